@@ -1,0 +1,34 @@
+"""Bilevel, conditional, compositional and minimax optimization in which the order of the examples is a choice."""
+
+from wior import baselines, orders
+from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
+from wior.checkpoint import Checkpoint
+from wior.loop import NonFiniteError
+from wior.per_example import PerExample
+from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
+from wior.solve import Result, solve
+from wior.sweep import SweepResult, sweep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bilevel",
+    "Checkpoint",
+    "Compositional",
+    "ConditionalBilevel",
+    "ConditionalCompositional",
+    "Minimax",
+    "NonFiniteError",
+    "PerExample",
+    "Result",
+    "SweepResult",
+    "WiORBO",
+    "WiORCBO",
+    "WiORCComp",
+    "WiORComp",
+    "WiORMinimax",
+    "baselines",
+    "orders",
+    "solve",
+    "sweep",
+]

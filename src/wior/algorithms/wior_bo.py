@@ -1,0 +1,95 @@
+"""WiOR-BO, Algorithm 1: single-loop bilevel optimization on one batch of each level, in any order.
+
+    y ← y − γ ∇_y g(x, y; ζ)
+    u ← u − ρ (∇²_yy g(x, y; ζ) u − ∇_y f(x, y; ξ))
+    x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ) u)
+
+all at the old iterate; u is projected to the ball of radius ι when an epoch starts. Three backward passes.
+
+Li, Huang, "Provably faster algorithms for bilevel optimization via without-replacement sampling", NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from jax import lax
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, one
+from wior.per_example import descend, shared_part
+from wior.problems import Batch, Bilevel
+
+Tree = Any
+
+
+class State(NamedTuple):
+    """x, y, and u ≈ [∇²_yy g]⁻¹ ∇_y f."""
+
+    x: Tree
+    y: Tree
+    u: Tree
+
+
+class Directions(NamedTuple):
+    """The directions along which x, y and u descend, and the derivatives that an order may learn from."""
+
+    x: Tree
+    y: Tree
+    u: Tree
+    seen: Seen
+
+
+@dataclasses.dataclass(frozen=True)
+class WiORBO(Algorithm):
+    """Algorithm 1 of the paper, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    radius: float = math.inf  # ι
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=(1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        d = directions(problem, state, xi, zeta)
+        return descended(self, state, d, draws, zeta), d.seen
+
+
+def directions(problem: Bilevel, state: State, xi: Batch, zeta: Batch) -> Directions:
+    """All three directions on one batch of each level. Three passes."""
+    x, y, u = state
+    f_x, f_y = oracle.outer_gradients(problem, x, y, xi)
+    g_y, products = oracle.inner_derivatives(problem, x, y, zeta)
+    g_xy_u, g_yy_u = products(u)
+    seen = Seen(outer=(one((f_y, f_x)),), inner=(one((g_y, g_yy_u, shared_part(x, g_xy_u))),))
+    return Directions(x=tree.sub(f_x, g_xy_u), y=g_y, u=tree.sub(g_yy_u, f_y), seen=seen)
+
+
+def descended(algorithm: Any, state: State, d: Directions, draws: Draws, zeta: Batch) -> State:
+    """The state after a step along the directions, with the algorithm's three step sizes."""
+    x, y, u = state
+    return State(
+        x=descend(x, at_step(algorithm.outer_lr, draws.step), d.x, zeta.index),
+        y=descend(y, at_step(algorithm.inner_lr, draws.step), d.y),
+        u=descend(u, at_step(algorithm.adjoint_lr, draws.step), d.u),
+    )
+
+
+def project_when(condition: Any, u: Tree, radius: Any) -> Tree:
+    """u, projected to the ball of `radius` where the condition holds."""
+    if is_infinite(radius):
+        return u
+    return lax.cond(condition, lambda u: tree.project(u, radius), lambda u: u, u)

@@ -1,0 +1,87 @@
+"""WiOR-CBO, Algorithm 2: conditional bilevel optimization, each outer example with an inner problem of its own.
+
+For each outer example ξ of the batch, from y⁰ and u⁰ = 0, S passes over its inner set in any order:
+
+    y ← y − γ ∇_y g(x, y; ζ),   u ← u − ρ (∇²_yy g(x, y; ζ) u − ∇_y f(x, y; ξ))
+
+with u projected to the ball of radius ι when a later pass starts, and then, with the *whole* inner set of ξ,
+
+    x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g^ξ(x, y) u),
+
+averaged over the batch. γ and ρ, where they are schedules, are functions of the outer step.
+
+Li, Huang, "Provably faster algorithms for bilevel optimization via without-replacement sampling", NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
+from wior.algorithms.visit import full_weights, visit
+from wior.per_example import descend
+from wior.problems import ConditionalBilevel
+
+Tree = Any
+
+
+class State(NamedTuple):
+    """x, and the point from which every inner problem is started."""
+
+    x: Tree
+    y: Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class WiORCBO(Algorithm):
+    """Algorithm 2 of the paper, for `ConditionalBilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    inner_epochs: int = static(1)  # S
+    radius: float = math.inf  # ι
+
+    solves = ConditionalBilevel
+    step_sizes = {"x": "outer_lr"}
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=())
+
+    def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        index = draws.outer[0][0]
+        xi, sets = problem.outer_batch(index), problem.inner_sets(index)
+        inner_lr, adjoint_lr = at_step(self.inner_lr, draws.step), at_step(self.adjoint_lr, draws.step)
+
+        def hypergradient(xi: Tree, rows: Tree, weights: jax.Array | None, visits: Visits) -> tuple[Tree, Tree]:
+            xi = jax.tree.map(lambda leaf: leaf[None], xi)
+            inner_point, inner_pullback = oracle.represent(problem.represent, state.x, rows)
+            outer_point, outer_pullback = oracle.represent(problem.represent_outer, state.x, xi)
+
+            def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
+                zeta = jax.tree.map(lambda leaf: leaf[index], rows)
+                point = oracle.rows_of(inner_point, problem.represent is not None, index)
+                f_y = oracle.conditional_outer_y(problem, outer_point, y, xi)
+                g_y, g_yy_u = oracle.conditional_inner(problem, point, y, u, zeta, weights)
+                return descend(y, inner_lr, g_y), descend(u, adjoint_lr, tree.sub(g_yy_u, f_y)), (g_y, g_yy_u)
+
+            y, u, seen = visit(update, state.y, tree.zeros_like(state.y), visits, self.radius)
+            f_x = outer_pullback(oracle.conditional_outer_x(problem, outer_point, y, xi))
+            g_xy_u = inner_pullback(oracle.conditional_cross(problem, inner_point, y, u, rows, weights))
+            return tree.sub(f_x, g_xy_u), seen
+
+        each, seen = oracle.vmap(hypergradient)(xi.data, sets.rows, full_weights(sets), draws.visits)
+        direction = tree.mean(each)
+        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
+        return moved, Seen(outer=(one(direction),), inner=(seen,))
+
+

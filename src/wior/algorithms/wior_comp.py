@@ -1,0 +1,53 @@
+"""WiOR-Comp: compositional optimization with moving averages of the inner map and of the outer gradient, in any order.
+
+    y ← (1 − γ) y + γ r(x; ζ),   u ← (1 − ρ) u + ρ ∇f(y; ξ),   x ← x − η ∇r(x; ζ) u
+
+all at the old iterate; u is projected to the ball of radius ι when an epoch starts. It is WiOR-BO for
+g(x, y; ζ) = ½‖y − r(x; ζ)‖², whose Hessian is the identity. Two backward passes.
+
+Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-Comp.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one
+from wior.algorithms.wior_bo import Directions, State, descended, project_when
+from wior.per_example import shared_part
+from wior.problems import Compositional
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class WiORComp(Algorithm):
+    """The paper's algorithm for `Compositional` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    radius: float = math.inf  # ι
+
+    solves = Compositional
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=(1,))
+
+    def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y))
+
+    def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, y, u = state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        f_y = oracle.map_gradient(problem, y, xi)
+        r, product = oracle.map_and_pullback(problem, x, zeta)
+        r_x_u = product(u)
+        seen = Seen(outer=(one(f_y),), inner=(one((r, shared_part(x, r_x_u))),))
+        d = Directions(x=r_x_u, y=tree.sub(y, r), u=tree.sub(u, f_y), seen=seen)
+        return descended(self, state, d, draws, zeta), seen

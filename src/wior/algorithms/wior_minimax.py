@@ -1,0 +1,51 @@
+"""WiOR-MiniMax: simultaneous descent on x and ascent on y, on one batch, in any order.
+
+    y ← y + γ ∇_y f(x, y; ξ),   x ← x − η ∇_x f(x, y; ξ),   both at the old iterate. One backward pass.
+
+Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-MiniMax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one
+from wior.per_example import descend, shared_part
+from wior.problems import Minimax
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class WiORMinimax(Algorithm):
+    """The paper's algorithm for `Minimax` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+
+    solves = Minimax
+    step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=())
+
+    def init(self, problem: Minimax, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: Minimax, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, y = state
+        xi = problem.outer_batch(draws.outer[0][0])
+        f_x, f_y = oracle.minimax_gradients(problem, x, y, xi)
+        moved = State(
+            x=descend(x, at_step(self.outer_lr, draws.step), f_x, xi.index),
+            y=descend(y, at_step(self.inner_lr, draws.step), tree.neg(f_y)),
+        )
+        return moved, Seen(outer=(one((f_y, shared_part(x, f_x))),), inner=())

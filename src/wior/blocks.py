@@ -1,0 +1,339 @@
+"""The compiled part of a run: a block of steps as one program.
+
+A block takes the state and gives it back `count` steps later. `count` is an argument, so one program serves every length
+up to the block's own, and a run is cut where records and checkpoints fall without compiling again. The examples of
+non-adaptive orders are computed for the whole block before its loop. `Herding` carries a line of examples, and the loop is cut
+where a line is used up. Everything that decides control flow is counted apart from the state, so that under `vmap` over a
+grid of runs it stays a decision and does not become both of its branches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from wior import oracle
+from wior.algorithms.algorithm import Algorithm, Draws, Seen, Visits
+from wior.orders import Herding, Order, ShuffleOnce
+from wior.orders import herding as herd
+from wior.problems import ConditionalBilevel, ConditionalCompositional, Problem
+
+Tree = Any
+
+INDICES_IN_BLOCK = 2**18
+STEPS_IN_BLOCK = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """One sequence of examples: a level, its number there, the order it follows, and what a step takes from it."""
+
+    level: str
+    number: int
+    order: Order
+    n: int
+    batch: int
+    batches: int  # in a step
+
+    @property
+    def chunk(self) -> int:
+        return self.batch * self.batches
+
+    @property
+    def adaptive(self) -> bool:
+        return isinstance(self.order, Herding)
+
+    @property
+    def steps_in_pass(self) -> int:
+        """The first step after which a pass ends together with the step."""
+        return self.n // math.gcd(self.n, self.chunk)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """All that is fixed when a block is compiled, besides the problem and the algorithm."""
+
+    streams: tuple[Stream, ...]
+    visit_order: Order | None  # the order inside the inner sets of a conditional problem
+    visit_size: int
+    visit_batch: int
+    length: int
+
+    @property
+    def steps_in_epoch(self) -> int:
+        """The first step after which the passes of all streams end together: the paper's least common multiple."""
+        return math.lcm(*(stream.steps_in_pass for stream in self.streams))
+
+
+class Carry(NamedTuple):
+    """What a run carries from step to step: the algorithm's state and what adaptive orders remember."""
+
+    state: Any
+    memories: tuple[Any, ...]
+    visited: Any  # under Herding, the order of each inner set of a conditional problem
+
+
+class Start(NamedTuple):
+    """Where a block begins, computed on the host in exact integers."""
+
+    step: Any
+    places: tuple[Any, ...]  # for each stream (pass, offset), or for an adaptive one (tail, taken) of its line
+    to_epoch: Any  # steps until an epoch starts
+    epoch: Any
+
+
+def make_plan(
+    problem: Problem, algorithm: Algorithm, orders: tuple[Order, Order], batches: tuple[int, int], record_every: int
+) -> Plan:
+    """The plan of a run; `orders` and `batches` are (outer, inner)."""
+    sizes, streams = problem.sizes(), []
+    for level, order, batch in zip(("outer", "inner"), orders, batches, strict=True):
+        for number, count in enumerate(getattr(algorithm.streams, level)):
+            too_few = isinstance(order, Herding) and batch * count > sizes[level]
+            streams.append(Stream(level, number, ShuffleOnce() if too_few else order, sizes[level], batch, count))
+    conditional = isinstance(problem, (ConditionalBilevel, ConditionalCompositional))
+    most = max(stream.chunk for stream in streams)
+    return Plan(
+        tuple(streams),
+        orders[1] if conditional else None,
+        sizes["inner"] if conditional else 0,
+        batches[1] if conditional else 0,
+        max(1, min(STEPS_IN_BLOCK, INDICES_IN_BLOCK // most, record_every)),
+    )
+
+
+def start_at(plan: Plan, step: int) -> Start:
+    """Where every stream stands after `step` steps."""
+
+    def place(stream: Stream) -> tuple[Any, Any]:
+        taken = step * stream.chunk
+        if not stream.adaptive:
+            return _word(taken // stream.n), _word(taken % stream.n)
+        before = (max(1, -(-taken // stream.n)) - 1) * stream.n
+        begun = before // stream.chunk * stream.chunk
+        return np.int32(before - begun), np.int32(taken - begun)
+
+    epoch = plan.steps_in_epoch
+    return Start(_word(step), tuple(place(s) for s in plan.streams), _word(min(-step % epoch, 2**32 - 1)), _word(min(epoch, 2**32 - 1)))
+
+
+def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
+    """One key for each stream; the last is for the inner sets of conditional problems."""
+    of = lambda level, number: jax.random.fold_in(jax.random.fold_in(key, ("outer", "inner").index(level)), number)  # noqa: E731
+    return (*(of(s.level, s.number) for s in plan.streams), of("inner", 0))
+
+
+def begin(plan: Plan, problem: Any, algorithm: Any, key: jax.Array, x: Tree, y: Tree) -> Carry:
+    """The carry before the first step."""
+    state = algorithm.init(problem, x, y)
+    seen = seen_shapes(plan, problem, algorithm, state)
+    keys = stream_keys(plan, key)
+    memories = tuple(
+        stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(vectors, 1)) if isinstance(stream.order, Herding) else ()
+        for stream, key, vectors in zip(plan.streams, keys, _by_stream(plan, seen), strict=False)
+    )
+    visited = None
+    if isinstance(plan.visit_order, Herding):
+        visited = _first_orders(plan, problem, keys[-1])
+    # a block takes its carry over, so nothing in it may be shared, least of all with the caller's x and y
+    return jax.tree.map(jnp.copy, Carry(state, memories, visited))
+
+
+def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
+    """The shapes of what a step shows to adaptive orders."""
+    return jax.eval_shape(lambda problem, state, draws: algorithm.step(problem, state, draws)[1], problem, state, _draw_shapes(plan, problem, algorithm))
+
+
+def advance(
+    plan: Plan, problem: Any, algorithm: Any, carry: Carry, key: jax.Array, start: Start, count: jax.Array
+) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
+    """The carry after `count` ≤ plan.length steps, the calls made in every step, and those that vary, summed.
+
+    Pure; `block` and `blocks` below are its compiled forms.
+    """
+    keys = stream_keys(plan, key)
+    ahead = tuple(
+        None if s.adaptive else s.order.run(k, *place, plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
+        for s, k, place in zip(plan.streams, keys, start.places, strict=False)
+    )
+    known: dict[str, int] = {}
+
+    def step(i: jax.Array, places: tuple[Any, ...], carry: Carry, calls: dict[str, jax.Array]) -> Any:
+        taken = tuple(
+            _from_line(s, memory, place) if s.adaptive else lax.dynamic_index_in_dim(indices, i, 0, keepdims=False)
+            for s, indices, memory, place in zip(plan.streams, ahead, carry.memories, places, strict=True)
+        )
+        visits, orders = _visits(plan, problem, algorithm, carry.visited, keys[-1], start, i, taken)
+        draws = Draws(
+            outer=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "outer"),
+            inner=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "inner"),
+            visits=visits,
+            step=start.step + i.astype(jnp.uint32),
+            starts_epoch=_starts_epoch(i, start),
+        )
+        with oracle.counting() as tally:
+            state, seen = algorithm.step(problem, carry.state, draws)
+        known.update(tally.known)
+        calls = {name: calls[name] + tally.traced[name] if name in tally.traced else calls[name] for name in calls}
+        memories = tuple(
+            _observe(s, memory, place, vectors) if s.adaptive else memory
+            for s, memory, place, vectors in zip(plan.streams, carry.memories, places, _by_stream(plan, seen), strict=True)
+        )
+        visited = carry.visited
+        if orders is not None:
+            visited = _reorder(plan, problem, algorithm, visited, orders, taken[0][0], seen.inner[0])
+        places = tuple((tail, taken + s.chunk) if s.adaptive else (tail, taken) for s, (tail, taken) in zip(plan.streams, places, strict=True))
+        return places, Carry(state, memories, visited), calls
+
+    def steps(first: jax.Array, last: jax.Array, everything: Any) -> Any:
+        return lax.fori_loop(first, last, lambda i, everything: step(i, *everything), everything)
+
+    everything = (start.places, carry, oracle.Tally().running())
+    if not any(s.adaptive for s in plan.streams):
+        _, carry, calls = steps(jnp.int32(0), count, everything)
+    else:
+        _, (_, carry, calls) = lax.while_loop(
+            lambda loop: loop[0] < count, functools.partial(_until_a_line_ends, plan, steps, count), (jnp.int32(0), everything)
+        )
+    return carry, {name: jnp.uint32(known.get(name, 0)) for name in oracle.CALLS}, calls
+
+
+block = jax.jit(advance, static_argnums=0, donate_argnums=3)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def blocks(plan: Plan, problem: Any, algorithms: Any, carries: Carry, keys: jax.Array, start: Start, count: jax.Array) -> Any:
+    """`advance` for many runs at once: algorithms, carries and keys have a first axis of runs."""
+    many = jax.vmap(functools.partial(advance, plan), (None, 0, 0, 0, None, None))
+    return many(problem, algorithms, carries, keys, start, count)
+
+
+def _until_a_line_ends(plan: Plan, steps: Callable[..., Any], count: jax.Array, loop: Any) -> Any:
+    """Sorts the lines that are used up, then steps until the next one is, or the block ends."""
+    i, (places, carry, calls) = loop
+    memories, sorted_places, last = [], [], count
+    for s, memory, (tail, taken) in zip(plan.streams, carry.memories, places, strict=True):
+        if isinstance(s.order, Herding):
+            ended = tail + s.n - taken < s.chunk
+            rebuild = functools.partial(s.order.rebuild, n=s.n, chunk=s.chunk, batch=s.batch)
+            memory = lax.cond(ended, rebuild, lambda memory, tail, taken: memory, memory, tail, taken)
+            tail, taken = jnp.where(ended, tail + s.n - taken, tail), jnp.where(ended, 0, taken)
+            last = jnp.minimum(last, i + (tail + s.n - taken) // s.chunk)
+        memories.append(memory)
+        sorted_places.append((tail, taken))
+    carry = carry._replace(memories=tuple(memories))
+    return last, steps(i, last, (tuple(sorted_places), carry, calls))
+
+
+def _from_line(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Array]) -> jax.Array:
+    return lax.dynamic_slice(memory.line, (place[1],), (stream.chunk,)).reshape(stream.batches, stream.batch)
+
+
+def _observe(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Array], seen: Tree) -> herd.Memory:
+    assert isinstance(stream.order, Herding)
+    vectors, first = herd.flat_vectors(seen, 1), place[1] // stream.batch
+    for number in range(stream.batches):
+        memory = stream.order.observe(memory, first + number, vectors[number])
+    return memory
+
+
+def _visits(
+    plan: Plan, problem: Any, algorithm: Any, visited: Any, key: jax.Array, start: Start, i: jax.Array, taken: tuple[jax.Array, ...]
+) -> tuple[Visits | None, Any]:
+    """What the step reads of the inner sets of its outer examples; and under Herding their present orders."""
+    if plan.visit_order is None:
+        return None, None
+    outer, index = plan.streams[0], taken[0][0]
+    n, batch, passes = plan.visit_size, plan.visit_batch, algorithm.inner_epochs
+    counts = None if problem.counts is None else problem.counts[index]
+    if isinstance(plan.visit_order, Herding):
+        orders = visited[index]
+        whole = jnp.broadcast_to(orders[:, None], (outer.batch, passes, n))
+    else:
+        orders = None
+        position = i.astype(jnp.uint32) * outer.chunk + jnp.arange(outer.batch, dtype=jnp.uint32)
+        first_pass, offset = (jnp.uint32(0), start.step * jnp.uint32(outer.chunk)) if outer.adaptive else start.places[0]
+        # an example that may come twice in a pass is told apart by where it stands
+        visit = first_pass * outer.n + offset + position if outer.order.repeats_within_pass else first_pass + (offset + position) // outer.n
+        numbers = visit[:, None] * jnp.uint32(passes) + jnp.arange(passes, dtype=jnp.uint32)
+
+        def one_set(example: jax.Array, numbers: jax.Array, count: jax.Array | None) -> jax.Array:
+            own = jax.random.fold_in(key, example)
+            return jax.vmap(lambda number: plan.visit_order.one_pass(own, number, n, count))(numbers)
+
+        whole = jax.vmap(one_set)(index, numbers, counts)
+    steps = -(-passes * n // batch)
+    place = jnp.arange(steps * batch).reshape(steps, batch)
+    lengths = jnp.full(outer.batch, n, jnp.int32) if counts is None else counts.astype(jnp.int32)
+
+    def lay_out(whole: jax.Array, count: jax.Array) -> Visits:
+        real = place < passes * count
+        index = jnp.where(real, whole[jnp.minimum(place // count, passes - 1), place % count], 0)
+        first = place[:, 0] // count
+        starts = (first > jnp.concatenate([jnp.zeros(1, first.dtype), first[:-1]])) & real[:, 0]
+        return Visits(index, real.astype(jnp.int32), starts)
+
+    laid = jax.vmap(lay_out)(whole, lengths)
+    if counts is None and passes * n % batch == 0:
+        laid = laid._replace(weights=None)
+    return laid, orders
+
+
+def _reorder(plan: Plan, problem: Any, algorithm: Any, visited: jax.Array, orders: jax.Array, index: jax.Array, seen: Tree) -> jax.Array:
+    """Sorts the inner sets that were visited by what was seen of them."""
+    assert isinstance(plan.visit_order, Herding)
+    counts = jnp.full(len(index), plan.visit_size, jnp.int32) if problem.counts is None else problem.counts[index].astype(jnp.int32)
+    sort = functools.partial(plan.visit_order.reorder, batch=plan.visit_batch)
+    return visited.at[index].set(jax.vmap(sort)(orders, herd.flat_vectors(seen, 2), algorithm.inner_epochs * counts, counts))
+
+
+def _first_orders(plan: Plan, problem: Any, key: jax.Array) -> jax.Array:
+    """A random first order for every inner set."""
+    m = plan.streams[0].n
+    one = lambda example, count: ShuffleOnce().one_pass(jax.random.fold_in(key, example), jnp.uint32(0), plan.visit_size, count)  # noqa: E731
+    return jax.vmap(one, (0, None if problem.counts is None else 0))(jnp.arange(m), problem.counts)
+
+
+def _draw_shapes(plan: Plan, problem: Any, algorithm: Any) -> Draws:
+    index = lambda s: jax.ShapeDtypeStruct((s.batches, s.batch), jnp.int32)  # noqa: E731
+    visits = None
+    if plan.visit_order is not None:
+        outer, steps = plan.streams[0].batch, -(-algorithm.inner_epochs * plan.visit_size // plan.visit_batch)
+        padded = problem.counts is not None or algorithm.inner_epochs * plan.visit_size % plan.visit_batch != 0
+        rows = jax.ShapeDtypeStruct((outer, steps, plan.visit_batch), jnp.int32)
+        visits = Visits(rows, rows if padded else None, jax.ShapeDtypeStruct((outer, steps), jnp.bool_))
+    return Draws(
+        tuple(index(s) for s in plan.streams if s.level == "outer"),
+        tuple(index(s) for s in plan.streams if s.level == "inner"),
+        visits,
+        jax.ShapeDtypeStruct((), jnp.uint32),
+        jax.ShapeDtypeStruct((), jnp.bool_),
+    )
+
+
+def _by_stream(plan: Plan, seen: Seen) -> list[Tree]:
+    return [getattr(seen, s.level)[s.number] for s in plan.streams]
+
+
+def _width(vectors: Tree, leading: int) -> tuple[int, Any]:
+    flat = jax.eval_shape(functools.partial(herd.flat_vectors, leading=leading), vectors)
+    return flat.shape[-1], flat.dtype
+
+
+def _starts_epoch(i: jax.Array, start: Start) -> jax.Array:
+    i = i.astype(jnp.uint32)
+    return (i >= start.to_epoch) & ((i - start.to_epoch) % start.epoch == 0)
+
+
+def _word(number: int) -> np.uint32:
+    return np.uint32(number % 2**32)
+
+

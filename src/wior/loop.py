@@ -1,0 +1,258 @@
+"""The host's side of a run: cuts it into blocks, keeps the clock and the history, saves, and stops.
+
+It knows nothing of formulas. What it drives is a `Program`: functions that begin, advance and measure a carry, of one
+run or of many at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior import blocks, oracle
+from wior.checkpoint import Saved, Store
+from wior.progress import Report
+
+SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
+SECONDS_BETWEEN_SNAPSHOTS = 5.0
+FIRST_STEPS = 4
+
+ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
+
+
+class NonFiniteError(FloatingPointError):
+    """A variable became infinite or NaN. `step` is the step whose update made it so, `variables` which ones."""
+
+    def __init__(self, step: int, variables: list[str], hint: str):
+        self.step, self.variables = step, variables
+        super().__init__(f"{' and '.join(variables)} became non-finite in step {step}; {hint}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What the loop drives."""
+
+    plan: blocks.Plan
+    begin: Callable[[], blocks.Carry]
+    advance: Callable[[blocks.Carry, blocks.Start, Any], tuple[Any, Any, Any]]
+    measure: Callable[[blocks.Carry], dict[str, Any]]
+    metric_names: tuple[str, ...]
+    runs: tuple[int, ...]  # the axes that many runs at once add to every value: none for one run
+    drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
+    finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
+    hint: Callable[[list[str]], str]  # what to change when a variable is not
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    steps: int
+    record_every: int
+    seconds: float | None = None
+    tolerance: tuple[str, float] | None = None
+
+
+@dataclasses.dataclass
+class Finished:
+    carry: blocks.Carry
+    step: int
+    history: dict[str, np.ndarray]
+    stopped_by: str
+    compile_seconds: float
+    metric_seconds: float
+
+
+class _Clock:
+    """Adds up the seconds of its uses."""
+
+    def __init__(self, seconds: float = 0.0):
+        self.seconds = seconds
+
+    def time(self, work: Callable[[], Any]) -> Any:
+        begun = time.perf_counter()
+        result = jax.block_until_ready(work())
+        self.last = time.perf_counter() - begun
+        self.seconds += self.last
+        return result
+
+
+class _Run:
+    """A run in progress."""
+
+    def __init__(self, program: Program, limits: Limits, store: Store | None, report: Report):
+        self.program, self.limits, self.store, self.report = program, limits, store, report
+        self.carry = program.begin()
+        self.step = self.begun = 0
+        self.steps_clock, self.metrics_clock, self.compile_clock = _Clock(), _Clock(), _Clock()
+        self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
+        self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
+        self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
+        self.snapshot_at = time.perf_counter()
+
+    def resume(self) -> None:
+        if self.store is None:
+            return
+        leaves, structure = jax.tree.flatten(self.carry)
+        saved = self.store.load(leaves)
+        if saved is None:
+            return
+        if saved.step > self.limits.steps:
+            raise ValueError(
+                f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the {self.limits.steps} steps asked for; "
+                "ask for more steps or give another folder"
+            )
+        self.carry = jax.tree.unflatten(structure, [jnp.array(leaf) for leaf in saved.leaves])
+        self.step = self.begun = saved.step
+        self.history = {name: list(values) for name, values in saved.history.items()}
+        about = saved.about
+        self.steps_clock.seconds, self.metrics_clock.seconds = about["seconds"], about["metric_seconds"]
+        self.calls = {name: np.asarray(number, np.int64) for name, number in about["calls"].items()}
+        self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
+
+    def compile(self) -> None:
+        # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
+        self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
+        overhead = _Clock()
+        self.carry, *_ = overhead.time(lambda: self._advanced(0))
+        self.overhead = overhead.seconds
+
+    def steps_in_time(self, seconds: float) -> int:
+        """How many steps fit, by the pace of the last block; a few before there was one."""
+        if self.step == self.begun:
+            return FIRST_STEPS
+        pace = max(self.steps_clock.last - self.overhead, 1e-9) / self.last_count
+        return int(min(max(seconds / pace, 1), self.program.plan.length))
+
+    def advance(self, count: int) -> None:
+        carry, known, varying = self.steps_clock.time(lambda: self._advanced(count))
+        self.carry = carry
+        self.step += count
+        self.last_count = count
+        for name in oracle.CALLS:
+            self.calls[name] = self.calls[name] + np.asarray(known[name], np.int64) * count + np.asarray(varying[name], np.int64)
+
+    def record(self) -> None:
+        measured = self.metrics_clock.time(lambda: self.program.measure(self.carry))
+        outer, inner = self.program.drawn(self.step)
+        values = {
+            "step": self.step, "outer_passes": outer, "inner_passes": inner, "seconds": self.steps_clock.seconds,
+            **{name: np.array(number) for name, number in self.calls.items()},
+            **{name: np.asarray(value) for name, value in measured.items()},
+        }
+        for name, value in values.items():
+            self.history[name].append(value)
+
+    def latest(self) -> dict[str, Any]:
+        return {name: float(np.nanmin(self.history[name][-1])) for name in self.program.metric_names if self.history[name]}
+
+    def save(self) -> None:
+        if self.store is None:
+            return
+        self.store.save(
+            Saved(
+                self.step,
+                [np.asarray(leaf) for leaf in jax.tree.leaves(self.carry)],
+                arrays(self.history),
+                {
+                    "seconds": self.steps_clock.seconds,
+                    "metric_seconds": self.metrics_clock.seconds,
+                    "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
+                },
+            )
+        )
+
+    def demand_finite(self) -> None:
+        if self.program.finite is None:
+            return
+        finite = {name: bool(value) for name, value in self.program.finite(self.carry.state).items()}
+        if all(finite.values()):
+            self._keep_snapshot()
+            return
+        step, variables = self._find_first_non_finite()
+        kept = "" if self.store is None else f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        raise NonFiniteError(step, variables, self.program.hint(variables) + kept)
+
+    def _advanced(self, count: int) -> Any:
+        return self.program.advance(self.carry, blocks.start_at(self.program.plan, self.step), np.int32(count))
+
+    def _keep_snapshot(self) -> None:
+        if time.perf_counter() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
+            self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
+            self.snapshot_at = time.perf_counter()
+
+    def _find_first_non_finite(self) -> tuple[int, list[str]]:
+        """Runs again from the last snapshot, in ever smaller blocks, up to the step that did it."""
+        assert self.program.finite is not None
+        end = self.step
+        step, carry = self.snapshot
+        carry = self.program.begin() if carry is None else carry
+        count = max(1, min(self.program.plan.length, end - step))
+        while True:
+            here = jax.tree.map(jnp.copy, carry)
+            moved, *_ = self.program.advance(carry, blocks.start_at(self.program.plan, step), np.int32(count))
+            wrong = [name for name, value in self.program.finite(moved.state).items() if not bool(value)]
+            if not wrong:
+                step, carry = step + count, moved
+                count = max(1, min(count, end - step))
+            elif count > 1:
+                carry, count = here, count // 2
+            else:
+                return step + 1, wrong
+
+
+def drive(program: Program, limits: Limits, store: Store | None, report: Report) -> Finished:
+    """Runs a program to its limits, from the beginning or from where its checkpoint folder stands."""
+    run = _Run(program, limits, store, report)
+    run.resume()
+    run.compile()
+    if not run.history["step"]:
+        run.record()
+    stopped_by = _reached(run, limits)
+    saved_at = time.perf_counter()
+    while not stopped_by:
+        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
+        run.demand_finite()
+        if run.step % limits.record_every == 0 or run.step == limits.steps:
+            run.record()
+        stopped_by = _reached(run, limits)
+        if stopped_by and run.history["step"][-1] != run.step:
+            run.record()
+        report(run.step, run.latest())
+        if store is not None and not stopped_by:
+            every = store.checkpoint.every_steps
+            if (every is not None and run.step % every == 0) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
+                run.save()
+                saved_at = time.perf_counter()
+    run.save()
+    report(run.step, run.latest())
+    return Finished(run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds)
+
+
+def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values) for name, values in history.items()}
+
+
+def _steps_to_event(run: _Run, limits: Limits, store: Store | None) -> int:
+    events = [limits.steps - run.step, limits.record_every - run.step % limits.record_every]
+    if store is not None and store.checkpoint.every_steps is not None:
+        events.append(store.checkpoint.every_steps - run.step % store.checkpoint.every_steps)
+    if limits.seconds is not None:
+        events.append(run.steps_in_time(limits.seconds - run.steps_clock.seconds))
+    return min(events)
+
+
+def _reached(run: _Run, limits: Limits) -> str:
+    if limits.tolerance is not None:
+        name, value = limits.tolerance
+        if np.all(run.history[name][-1] <= value):
+            return "tolerance"
+    if run.step >= limits.steps:
+        return "steps"
+    if limits.seconds is not None and run.steps_clock.seconds >= limits.seconds:
+        return "seconds"
+    return ""

@@ -1,0 +1,21 @@
+"""Incremental: the examples as they lie in the data, in every pass."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from wior.orders.order import Order
+
+
+@dataclasses.dataclass(frozen=True)
+class Incremental(Order):
+    """The order of the data itself, in every pass."""
+
+    def run(self, key: jax.Array, first_pass: jax.Array, offset: jax.Array, length: int, n: int) -> jax.Array:
+        return ((offset.astype(jnp.uint32) + jnp.arange(length, dtype=jnp.uint32)) % jnp.uint32(n)).astype(jnp.int32)
+
+    def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
+        return jnp.arange(n, dtype=jnp.int32)

@@ -1,0 +1,85 @@
+"""`PerExample`: a leaf of x with one row for each inner example.
+
+Hyper-data cleaning has one weight for each training example. A dense derivative of that vector would make every step as
+long as the data set. A `PerExample` leaf is never differentiated as a whole: the inner loss receives the rows of its
+batch, the derivative is taken at those rows, and the update is a scatter into the carried array. The outer loss sees
+`None` there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+Tree = Any
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class PerExample:
+    """Marks `rows`, whose first axis runs over the inner examples, as a leaf of x that is read a batch at a time."""
+
+    def __init__(self, rows: Any):
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"PerExample({self.rows!r})"
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
+        return ((jax.tree_util.GetAttrKey("rows"), self.rows),), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> PerExample:
+        return cls(children[0])
+
+
+def is_per_example(leaf: Any) -> bool:
+    return isinstance(leaf, PerExample)
+
+
+def has_rows(x: Tree) -> bool:
+    return any(is_per_example(leaf) for leaf in jax.tree.leaves(x, is_leaf=is_per_example))
+
+
+def at_rows(x: Tree, index: jax.Array) -> Tree:
+    """x as the inner loss sees it: each `PerExample` leaf replaced by its rows at `index`."""
+    return _map(lambda leaf: take(leaf.rows, index), lambda leaf: leaf, x)
+
+
+def without_rows(x: Tree) -> Tree:
+    """x as the outer loss sees it: each `PerExample` leaf replaced by `None`."""
+    return _map(lambda leaf: None, lambda leaf: leaf, x)
+
+
+def all_rows(x: Tree) -> Tree:
+    """x with each `PerExample` leaf replaced by all of its rows: for instruments that read the full data."""
+    return _map(lambda leaf: leaf.rows, lambda leaf: leaf, x)
+
+
+def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None) -> Tree:
+    """x − lr · direction; where x has a `PerExample` leaf, `direction` holds the rows at `index`."""
+
+    def update(leaf: Any, d: Any) -> Any:
+        if is_per_example(leaf):
+            change = (-lr * d).astype(leaf.rows.dtype)
+            return PerExample(leaf.rows.at[index].add(change, mode="promise_in_bounds"))
+        return (leaf - lr * d).astype(leaf.dtype)
+
+    return jax.tree.map(update, x, direction, is_leaf=is_per_example)
+
+
+def shared_part(x: Tree, direction: Tree) -> Tree:
+    """The part of a direction of x that all examples share.
+
+    A row belongs to one example, is met once in a pass, and never cancels against another.
+    """
+    return jax.tree.map(lambda leaf, d: None if is_per_example(leaf) else d, x, direction, is_leaf=is_per_example)
+
+
+def take(rows: jax.Array, index: jax.Array) -> jax.Array:
+    """The rows at `index`, which an order promises to be in range."""
+    return rows.at[index].get(mode="promise_in_bounds")
+
+
+def _map(on_rows: Any, on_dense: Any, x: Tree) -> Tree:
+    return jax.tree.map(lambda leaf: on_rows(leaf) if is_per_example(leaf) else on_dense(leaf), x, is_leaf=is_per_example)

@@ -1,0 +1,263 @@
+"""`solve`: one run of an algorithm on a problem, in a chosen order."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from wior import blocks, checks, loop, tree
+from wior.algorithms.algorithm import Algorithm
+from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
+from wior.orders import Order, RandomReshuffling
+from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
+from wior.progress import bar
+
+Tree = Any
+Metrics = Callable[[Tree, Tree], dict[str, Any]]
+Orders = Order | tuple[Order, Order]
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """The end of a run, and how it went there."""
+
+    x: Tree
+    y: Tree
+    state: Any  # the algorithm's own, with u
+    history: dict[str, np.ndarray]
+    steps: int
+    steps_per_epoch: int
+    stopped_by: str  # "steps", "seconds" or "tolerance"
+    compile_seconds: float
+    metric_seconds: float
+
+
+def solve(
+    problem: Problem,
+    algorithm: Algorithm,
+    x0: Tree,
+    y0: Tree,
+    *,
+    order: Orders = RandomReshuffling(),
+    batch_size: int | tuple[int, int] = 64,
+    epochs: int | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    tolerance: tuple[str, float] | None = None,
+    seed: int = 0,
+    metrics: Metrics | None = None,
+    record_every: int | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    progress: bool = False,
+) -> Result:
+    """Runs `algorithm` on `problem` from x0, y0.
+
+    `order` and `batch_size` are one for both levels or a pair (outer, inner). The length is `steps`, or `epochs`: an epoch is the
+    paper's, the first step after which the passes over both data sets end together. `seconds` (spent in steps) and
+    `tolerance` (a metric's name and the value it must not exceed) may end the run earlier.
+
+    `metrics(x, y)` returns a dictionary of numbers and is evaluated at the start, every `record_every` steps (a hundredth of the run where not
+    given) and at the end. `result.history` holds them as arrays, after `step`, `outer_passes`, `inner_passes`, `seconds` and the
+    counted calls: gradients of f and g, Jacobian and Hessian products in examples, and backward passes.
+
+    With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
+    """
+    setup = prepare(problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every)
+    key = run_key(seed)
+    measure = measurement(metrics, setup.x, setup.y)
+    program = loop.Program(
+        plan=setup.plan,
+        begin=lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, key, setup.x, setup.y),
+        advance=lambda carry, start, count: blocks.block(setup.plan, setup.problem, setup.algorithm, carry, key, start, count),
+        measure=lambda carry: measure(carry.state.x, carry.state.y),
+        metric_names=setup.metric_names,
+        runs=(),
+        drawn=setup.drawn,
+        finite=_finite,
+        hint=functools.partial(_hint, setup.algorithm),
+    )
+    store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
+    try:
+        with bar(progress, type(algorithm).__name__, setup.limits.steps) as report:
+            done = loop.drive(program, setup.limits, store, report)
+    finally:
+        if store is not None:
+            store.close()
+    state = done.carry.state
+    return Result(
+        state.x, state.y, state, done.history, done.step, setup.plan.steps_in_epoch, done.stopped_by, done.compile_seconds, done.metric_seconds
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Checked arguments, and the plan that follows from them."""
+
+    problem: Any
+    algorithm: Any
+    x: Tree
+    y: Tree
+    plan: blocks.Plan
+    limits: loop.Limits
+    metric_names: tuple[str, ...]
+
+    def drawn(self, step: int) -> tuple[float, float]:
+        """Passes over the outer and the inner data after `step` steps, all streams together."""
+        sizes = self.problem.sizes()
+        passes = {level: sum(s.chunk for s in self.plan.streams if s.level == level) * step / sizes[level] for level in sizes}
+        outer = passes["outer"]
+        if self.plan.visit_order is not None:
+            return outer, outer * self.algorithm.inner_epochs
+        return outer, passes.get("inner", outer)
+
+    def describe(self) -> dict[str, Any]:
+        """What tells this run from another one, for its checkpoint folder."""
+        return {
+            "problem": type(self.problem).__name__,
+            "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
+            "losses": {name: describe_function(loss, *args) for name, (loss, args) in self.problem.loss_calls(self.x, self.y).items()},
+            "algorithm": describe_algorithm(self.algorithm),
+            "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
+            "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch],
+            "x0": describe_tree(self.x),
+            "y0": describe_tree(self.y),
+            "metrics": list(self.metric_names),
+            "jax": jax.__version__,
+        }
+
+
+def prepare(
+    problem: Problem,
+    algorithm: Algorithm,
+    x0: Tree,
+    y0: Tree,
+    order: Orders,
+    batch_size: int | tuple[int, int],
+    epochs: int | None,
+    steps: int | None,
+    seconds: float | None,
+    tolerance: tuple[str, float] | None,
+    seed: int,
+    metrics: Metrics | None,
+    record_every: int | None,
+) -> Setup:
+    """Checks every argument before anything is compiled."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}")
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(f"algorithm must be one of wior's algorithms, for example wior.WiORBO, got {algorithm!r} of type {type(algorithm).__name__}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise TypeError(f"seed must be an integer, got {seed!r}")
+    x, y = checks.floating("x0", x0), checks.floating("y0", y0)
+    orders = both("order", order, problem, Order, "one of wior.orders")
+    batches = both("batch_size", batch_size, problem, object, "a positive integer")
+    for level, batch in zip(("outer", "inner"), batches, strict=True):
+        checks.positive_integer(f"batch_size ({level})" if isinstance(batch_size, tuple) else "batch_size", batch)
+    problem.check(x, y)
+    posed = posed_for(problem, algorithm)
+    posed.check(x, y)
+    names = metric_names(metrics, x, y)
+    if (steps is None) == (epochs is None):
+        raise ValueError(f"give either steps or epochs, got steps={steps!r} and epochs={epochs!r}")
+    if record_every is not None:
+        checks.positive_integer("record_every", record_every)
+    plan = blocks.make_plan(posed, algorithm, orders, batches, 2**31)
+    total = checks.positive_integer("steps", steps) if steps is not None else checks.positive_integer("epochs", epochs) * plan.steps_in_epoch
+    record_every = record_every or -(-total // 100)
+    plan = dataclasses.replace(plan, length=min(plan.length, record_every))
+    if seconds is not None:
+        checks.positive_number("seconds", seconds)
+    if tolerance is not None:
+        _check_tolerance(tolerance, names)
+    return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names)
+
+
+def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
+    """The problem as the algorithm takes it: itself, or restated where one class is a special case of another."""
+    if isinstance(problem, algorithm.solves):
+        return problem
+    if algorithm.solves is Bilevel and isinstance(problem, (Minimax, Compositional)):
+        return problem.as_bilevel()
+    if algorithm.solves is ConditionalBilevel and isinstance(problem, ConditionalCompositional):
+        return problem.as_conditional_bilevel()
+    raise TypeError(f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is {type(problem).__name__}")
+
+
+def both(name: str, value: Any, problem: Problem, kind: type, expected: str) -> tuple[Any, Any]:
+    """One value for both levels, or a pair (outer, inner)."""
+    pair = isinstance(value, tuple)
+    if pair and isinstance(problem, Minimax):
+        raise ValueError(f"{name} is a pair, {value!r}, but a Minimax problem has one data set: give {expected}")
+    if pair and len(value) != 2:
+        raise ValueError(f"{name} must be {expected} or a pair (outer, inner), got {len(value)} values: {value!r}")
+    outer, inner = value if pair else (value, value)
+    for one in (outer, inner):
+        if not isinstance(one, kind):
+            hint = f"; did you mean {type(one).__name__}()?" if isinstance(one, type) and issubclass(one, kind) else ""
+            raise TypeError(f"{name} must be {expected} or a pair (outer, inner) of them, got {one!r} of type {type(one).__name__}{hint}")
+    return outer, inner
+
+
+def metric_names(metrics: Metrics | None, x: Tree, y: Tree) -> tuple[str, ...]:
+    """The names that `metrics` returns, after checking that each is a number."""
+    if metrics is None:
+        return ()
+    checks.function("metrics", metrics)
+    found = jax.eval_shape(metrics, x, y) if traceable(metrics, x, y) else metrics(x, y)
+    if not isinstance(found, dict):
+        raise TypeError(f"metrics must return a dictionary of numbers, got {type(found).__name__}")
+    for name, value in found.items():
+        if not isinstance(name, str) or name in loop.ALWAYS:
+            raise ValueError(f"metrics may not use the name {name!r}; history has {', '.join(loop.ALWAYS)} already")
+        if np.shape(value) != ():
+            raise ValueError(f"metrics[{name!r}] must be one number, got an array of shape {np.shape(value)}")
+    return tuple(found)
+
+
+def traceable(metrics: Metrics, x: Tree, y: Tree) -> bool:
+    """Whether metrics can be compiled; one that goes through numpy cannot, and is called as it is."""
+    try:
+        jax.eval_shape(metrics, x, y)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, jax.errors.TracerBoolConversionError):
+        return False
+    return True
+
+
+def measurement(metrics: Metrics | None, x: Tree, y: Tree) -> Metrics:
+    if metrics is None:
+        return lambda x, y: {}
+    return jax.jit(metrics) if traceable(metrics, x, y) else metrics
+
+
+def open_store(checkpoint: str | Path | Checkpoint | None, describe: Callable[[], dict[str, Any]]) -> Store | None:
+    if checkpoint is None:
+        return None
+    return Store(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), describe())
+
+
+def run_key(seed: int) -> jax.Array:
+    return jax.random.key(int(seed), impl="threefry2x32")
+
+
+@jax.jit
+def _finite(state: Any) -> dict[str, Any]:
+    return {name: tree.all_finite(value) for name, value in state._asdict().items()}
+
+
+def _hint(algorithm: Algorithm, variables: list[str]) -> str:
+    rates = [algorithm.step_sizes.get(name, "outer_lr") for name in variables]
+    named = ", ".join(f"{rate}={getattr(algorithm, rate)!r}" for rate in dict.fromkeys(rates))
+    return f"the likely cause is a step size that is too large: try a smaller one ({named})."
+
+
+def _check_tolerance(tolerance: Any, names: tuple[str, ...]) -> None:
+    if not isinstance(tolerance, tuple) or len(tolerance) != 2 or tolerance[0] not in names:
+        raise ValueError(f"tolerance must be (name, value) with the name of a metric, one of {list(names)}; got {tolerance!r}")
+    if not np.isfinite(tolerance[1]):
+        raise ValueError(f"tolerance must have a finite value, got {tolerance!r}")

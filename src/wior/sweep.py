@@ -1,0 +1,205 @@
+"""`sweep`: a grid of hyper-parameters × seeds as one compiled program."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior import blocks, checks, loop
+from wior.algorithms.algorithm import Algorithm
+from wior.checkpoint import Checkpoint, describe_algorithm
+from wior.orders import RandomReshuffling
+from wior.problems import Problem
+from wior.progress import bar
+from wior.solve import Metrics, Orders, Setup, measurement, open_store, prepare, run_key, traceable
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepResult:
+    """Every run of a grid. Arrays have a first axis of settings and a second of seeds, then what they hold."""
+
+    settings: list[dict[str, Any]]
+    seeds: list[int]
+    history: dict[str, np.ndarray]  # metrics (settings, seeds, records); what all runs share (records,)
+    x: Tree  # leaves (settings, seeds, ...)
+    y: Tree
+    steps: int
+    steps_per_epoch: int
+    compile_seconds: float
+    metric_seconds: float
+    best: dict[str, Any] | None = None  # the setting with the best mean over seeds at the end
+    best_index: int | None = None
+    best_by: str | None = None
+
+    def final(self, metric: str) -> np.ndarray:
+        """The last value of a metric: (settings, seeds)."""
+        return self.history[metric][..., -1]
+
+
+def sweep(
+    problem: Problem,
+    algorithm: Algorithm,
+    x0: Tree,
+    y0: Tree,
+    *,
+    grid: Mapping[str, Sequence[Any]],
+    seeds: int | Sequence[int] = 5,
+    best_by: str | None = None,
+    largest: bool = False,
+    order: Orders = RandomReshuffling(),
+    batch_size: int | tuple[int, int] = 64,
+    epochs: int | None = None,
+    steps: int | None = None,
+    metrics: Metrics | None = None,
+    record_every: int | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    progress: bool = False,
+) -> SweepResult:
+    """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
+
+    `grid` maps names of hyper-parameters to the values to try, in place of the algorithm's own. Numbers and seeds are one
+    `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules) make one program each.
+
+    `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
+    of which any run diverged is never the best. The other arguments are those of `solve`.
+    """
+    chosen = seed_list(seeds)
+    settings = grid_settings(algorithm, grid)
+    algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
+    setup = prepare(problem, algorithm, x0, y0, order, batch_size, epochs, steps, None, None, chosen[0], metrics, record_every)
+    if best_by is not None and best_by not in setup.metric_names:
+        raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        checkpoint = Checkpoint(checkpoint)
+
+    pieces: list[tuple[list[int], loop.Finished]] = []
+    groups = _by_program(algorithms)
+    for number, members in enumerate(groups):
+        own = checkpoint if checkpoint is None or len(groups) == 1 else dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"program-{number}")
+        same = [algorithms[i] for i in members]
+        title = f"{type(algorithm).__name__} × {len(members) * len(chosen)} runs"
+        pieces.append((members, _run_together(setup, same, chosen, metrics, own, progress, title)))
+    return _joined(settings, chosen, setup, pieces, best_by, largest)
+
+
+def seed_list(seeds: int | Sequence[int]) -> list[int]:
+    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+        return list(range(checks.positive_integer("seeds", seeds)))
+    try:
+        chosen = [int(seed) for seed in seeds]  # type: ignore[union-attr]
+    except TypeError:
+        raise TypeError(f"seeds must be a number of seeds or a list of them, got {seeds!r}") from None
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ValueError(f"seeds must be different integers, at least one, got {seeds!r}")
+    return chosen
+
+
+def grid_settings(algorithm: Algorithm, grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the values of a grid, each checked by the algorithm itself."""
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(f"algorithm must be one of wior's algorithms, got {algorithm!r}")
+    names = [field.name for field in dataclasses.fields(algorithm)]
+    for name, values in grid.items():
+        if name not in names:
+            raise ValueError(f"grid names {name!r}, which {type(algorithm).__name__} does not have; it has {', '.join(names)}")
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) == 0:
+            raise ValueError(f"grid[{name!r}] must be a list of at least one value, got {values!r}")
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+def _by_program(algorithms: list[Algorithm]) -> list[list[int]]:
+    """The algorithms that are one program with other numbers, together."""
+    groups: dict[Any, list[int]] = {}
+    for i, algorithm in enumerate(algorithms):
+        groups.setdefault(jax.tree.structure(algorithm), []).append(i)
+    return list(groups.values())
+
+
+def _run_together(
+    setup: Setup, algorithms: list[Algorithm], seeds: list[int], metrics: Metrics | None, checkpoint: Checkpoint | None, progress: bool, title: str
+) -> loop.Finished:
+    """All settings × seeds of one program, settings first."""
+    repeated = [algorithm for algorithm in algorithms for _ in seeds]
+    stacked = jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
+    keys = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
+    begin = functools.partial(blocks.begin, setup.plan, setup.problem)
+    program = loop.Program(
+        plan=setup.plan,
+        begin=lambda: jax.vmap(lambda algorithm, key: begin(algorithm, key, setup.x, setup.y))(stacked, keys),
+        advance=lambda carry, start, count: blocks.blocks(setup.plan, setup.problem, stacked, carry, keys, start, count),
+        measure=_measure_all(metrics, setup, len(repeated)),
+        metric_names=setup.metric_names,
+        runs=(len(repeated),),
+        drawn=setup.drawn,
+        finite=None,
+        hint=lambda variables: "",
+    )
+    store = open_store(checkpoint, lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds})
+    try:
+        with bar(progress, title, setup.limits.steps) as report:
+            return loop.drive(program, setup.limits, store, report)
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _measure_all(metrics: Metrics | None, setup: Setup, runs: int) -> Callable[[blocks.Carry], dict[str, Any]]:
+    if metrics is None:
+        return lambda carry: {}
+    if traceable(metrics, setup.x, setup.y):
+        mapped = jax.jit(jax.vmap(metrics))
+        return lambda carry: mapped(carry.state.x, carry.state.y)
+    measure = measurement(metrics, setup.x, setup.y)
+
+    def one_by_one(carry: blocks.Carry) -> dict[str, Any]:
+        each = [measure(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y))) for run in range(runs)]
+        return {name: np.asarray([values[name] for values in each]) for name in setup.metric_names}
+
+    return one_by_one
+
+
+def _joined(
+    settings: list[dict[str, Any]], seeds: list[int], setup: Setup, pieces: list[tuple[list[int], loop.Finished]], best_by: str | None, largest: bool
+) -> SweepResult:
+    """The runs of all programs in the order of the settings."""
+    order = np.argsort([i for members, _ in pieces for i in members])
+
+    def grouped(values: Any) -> Any:  # (runs, ...) of one program -> (settings, seeds, ...)
+        return np.asarray(values).reshape(-1, len(seeds), *np.shape(values)[1:])
+
+    def joined(parts: list[Any]) -> Any:
+        return np.concatenate([grouped(part) for part in parts])[order]
+
+    first = pieces[0][1]
+    history = {}
+    for name, values in first.history.items():
+        shared = values.ndim == 1
+        history[name] = values if shared else joined([np.moveaxis(done.history[name], 0, -1) for _, done in pieces])
+    history["seconds"] = sum((done.history["seconds"] for _, done in pieces[1:]), first.history["seconds"])
+    state = [done.carry.state for _, done in pieces]
+    result = SweepResult(
+        settings, seeds, history,
+        jax.tree.map(lambda *parts: joined(list(parts)), *[s.x for s in state]),
+        jax.tree.map(lambda *parts: joined(list(parts)), *[s.y for s in state]),
+        first.step, setup.plan.steps_in_epoch,
+        sum(done.compile_seconds for _, done in pieces), sum(done.metric_seconds for _, done in pieces),
+    )
+    if best_by is None:
+        return result
+    mean = np.mean(result.final(best_by), -1)
+    worst = -np.inf if largest else np.inf
+    ranked = np.where(np.isfinite(mean), mean, worst)
+    index = int(np.argmax(ranked) if largest else np.argmin(ranked))
+    if not np.isfinite(ranked[index]):
+        raise ValueError(f"every setting of the grid diverged: {best_by!r} is not finite at the end of any; try smaller step sizes")
+    return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)
