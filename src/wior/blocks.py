@@ -122,7 +122,12 @@ def start_at(plan: Plan, step: int) -> Start:
         return np.int32(before - begun), np.int32(taken - begun)
 
     epoch = plan.steps_in_epoch
-    return Start(_word(step), tuple(place(s) for s in plan.streams), _word(min(-step % epoch, 2**32 - 1)), _word(min(epoch, 2**32 - 1)))
+    return Start(
+        _word(step),
+        tuple(place(s) for s in plan.streams),
+        _word(min(-step % epoch, 2**32 - 1)),
+        _word(min(epoch, 2**32 - 1)),
+    )
 
 
 def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
@@ -137,7 +142,9 @@ def begin(plan: Plan, problem: Any, algorithm: Any, key: jax.Array, x: Tree, y: 
     seen = seen_shapes(plan, problem, algorithm, state)
     keys = stream_keys(plan, key)
     memories = tuple(
-        stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(vectors, 1)) if isinstance(stream.order, Herding) else ()
+        stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(vectors, 1))
+        if isinstance(stream.order, Herding)
+        else ()
         for stream, key, vectors in zip(plan.streams, keys, _by_stream(plan, seen), strict=False)
     )
     visited = None
@@ -149,7 +156,12 @@ def begin(plan: Plan, problem: Any, algorithm: Any, key: jax.Array, x: Tree, y: 
 
 def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
     """The shapes of what a step shows to adaptive orders."""
-    return jax.eval_shape(lambda problem, state, draws: algorithm.step(problem, state, draws)[1], problem, state, _draw_shapes(plan, problem, algorithm))
+    return jax.eval_shape(
+        lambda problem, state, draws: algorithm.step(problem, state, draws)[1],
+        problem,
+        state,
+        _draw_shapes(plan, problem, algorithm),
+    )
 
 
 def advance(
@@ -161,7 +173,9 @@ def advance(
     """
     keys = stream_keys(plan, key)
     ahead = tuple(
-        None if s.adaptive else s.order.run(k, *place, plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
+        None
+        if s.adaptive
+        else s.order.run(k, *place, plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
         for s, k, place in zip(plan.streams, keys, start.places, strict=False)
     )
     known: dict[str, int] = {}
@@ -185,12 +199,17 @@ def advance(
         calls = {name: calls[name] + tally.traced[name] if name in tally.traced else calls[name] for name in calls}
         memories = tuple(
             _observe(s, memory, place, vectors) if s.adaptive else memory
-            for s, memory, place, vectors in zip(plan.streams, carry.memories, places, _by_stream(plan, seen), strict=True)
+            for s, memory, place, vectors in zip(
+                plan.streams, carry.memories, places, _by_stream(plan, seen), strict=True
+            )
         )
         visited = carry.visited
         if orders is not None:
             visited = _reorder(plan, problem, algorithm, visited, orders, taken[0][0], seen.inner[0])
-        places = tuple((tail, taken + s.chunk) if s.adaptive else (tail, taken) for s, (tail, taken) in zip(plan.streams, places, strict=True))
+        places = tuple(
+            (tail, taken + s.chunk) if s.adaptive else (tail, taken)
+            for s, (tail, taken) in zip(plan.streams, places, strict=True)
+        )
         return places, Carry(state, memories, visited), calls
 
     def steps(first: jax.Array, last: jax.Array, everything: Any) -> Any:
@@ -201,7 +220,9 @@ def advance(
         _, carry, calls = steps(jnp.int32(0), count, everything)
     else:
         _, (_, carry, calls) = lax.while_loop(
-            lambda loop: loop[0] < count, functools.partial(_until_a_line_ends, plan, steps, count), (jnp.int32(0), everything)
+            lambda loop: loop[0] < count,
+            functools.partial(_until_a_line_ends, plan, steps, count),
+            (jnp.int32(0), everything),
         )
     return carry, {name: jnp.uint32(known.get(name, 0)) for name in oracle.CALLS}, calls
 
@@ -210,7 +231,9 @@ block = jax.jit(advance, static_argnums=0, donate_argnums=3)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
-def blocks(plan: Plan, problem: Any, algorithms: Any, carries: Carry, keys: jax.Array, start: Start, count: jax.Array) -> Any:
+def blocks(
+    plan: Plan, problem: Any, algorithms: Any, carries: Carry, keys: jax.Array, start: Start, count: jax.Array
+) -> Any:
     """`advance` for many runs at once: algorithms, carries and keys have a first axis of runs."""
     many = jax.vmap(functools.partial(advance, plan), (None, 0, 0, 0, None, None))
     return many(problem, algorithms, carries, keys, start, count)
@@ -246,7 +269,14 @@ def _observe(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Ar
 
 
 def _visits(
-    plan: Plan, problem: Any, algorithm: Any, visited: Any, key: jax.Array, start: Start, i: jax.Array, taken: tuple[jax.Array, ...]
+    plan: Plan,
+    problem: Any,
+    algorithm: Any,
+    visited: Any,
+    key: jax.Array,
+    start: Start,
+    i: jax.Array,
+    taken: tuple[jax.Array, ...],
 ) -> tuple[Visits | None, Any]:
     """What the step reads of the inner sets of its outer examples; and under Herding their present orders."""
     if plan.visit_order is None:
@@ -260,9 +290,15 @@ def _visits(
     else:
         orders = None
         position = i.astype(jnp.uint32) * outer.chunk + jnp.arange(outer.batch, dtype=jnp.uint32)
-        first_pass, offset = (jnp.uint32(0), start.step * jnp.uint32(outer.chunk)) if outer.adaptive else start.places[0]
+        first_pass, offset = (
+            (jnp.uint32(0), start.step * jnp.uint32(outer.chunk)) if outer.adaptive else start.places[0]
+        )
         # an example that may come twice in a pass is told apart by where it stands
-        visit = first_pass * outer.n + offset + position if outer.order.repeats_within_pass else first_pass + (offset + position) // outer.n
+        visit = (
+            first_pass * outer.n + offset + position
+            if outer.order.repeats_within_pass
+            else first_pass + (offset + position) // outer.n
+        )
         numbers = visit[:, None] * jnp.uint32(passes) + jnp.arange(passes, dtype=jnp.uint32)
 
         def one_set(example: jax.Array, numbers: jax.Array, count: jax.Array | None) -> jax.Array:
@@ -287,18 +323,28 @@ def _visits(
     return laid, orders
 
 
-def _reorder(plan: Plan, problem: Any, algorithm: Any, visited: jax.Array, orders: jax.Array, index: jax.Array, seen: Tree) -> jax.Array:
+def _reorder(
+    plan: Plan, problem: Any, algorithm: Any, visited: jax.Array, orders: jax.Array, index: jax.Array, seen: Tree
+) -> jax.Array:
     """Sorts the inner sets that were visited by what was seen of them."""
     assert isinstance(plan.visit_order, Herding)
-    counts = jnp.full(len(index), plan.visit_size, jnp.int32) if problem.counts is None else problem.counts[index].astype(jnp.int32)
+    counts = (
+        jnp.full(len(index), plan.visit_size, jnp.int32)
+        if problem.counts is None
+        else problem.counts[index].astype(jnp.int32)
+    )
     sort = functools.partial(plan.visit_order.reorder, batch=plan.visit_batch)
-    return visited.at[index].set(jax.vmap(sort)(orders, herd.flat_vectors(seen, 2), algorithm.inner_epochs * counts, counts))
+    return visited.at[index].set(
+        jax.vmap(sort)(orders, herd.flat_vectors(seen, 2), algorithm.inner_epochs * counts, counts)
+    )
 
 
 def _first_orders(plan: Plan, problem: Any, key: jax.Array) -> jax.Array:
     """A random first order for every inner set."""
     m = plan.streams[0].n
-    one = lambda example, count: ShuffleOnce().one_pass(jax.random.fold_in(key, example), jnp.uint32(0), plan.visit_size, count)  # noqa: E731
+    one = lambda example, count: ShuffleOnce().one_pass(
+        jax.random.fold_in(key, example), jnp.uint32(0), plan.visit_size, count
+    )
     return jax.vmap(one, (0, None if problem.counts is None else 0))(jnp.arange(m), problem.counts)
 
 
@@ -335,5 +381,3 @@ def _starts_epoch(i: jax.Array, start: Start) -> jax.Array:
 
 def _word(number: int) -> np.uint32:
     return np.uint32(number % 2**32)
-
-

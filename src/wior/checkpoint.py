@@ -85,10 +85,14 @@ class Store:
         about = {"format": FORMAT, "description": self.description, **saved.about}
         args = self._ocp.args
         try:
-            self._manager.save(saved.step, args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about)))
+            self._manager.save(
+                saved.step, args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about))
+            )
             self._manager.wait_until_finished()
         except OSError as error:
-            raise ValueError(f"checkpoint folder {str(self.checkpoint.folder)!r} cannot be written at step {saved.step}: {error}") from error
+            raise ValueError(
+                f"checkpoint folder {str(self.checkpoint.folder)!r} cannot be written at step {saved.step}: {error}"
+            ) from error
 
     def load(self, like: list[Any]) -> Saved | None:
         """The newest save that can be read, or `None` in a folder without one; `like` are the carry's leaves."""
@@ -104,7 +108,8 @@ class Store:
                 continue
             if problems:
                 warnings.warn(
-                    f"checkpoint folder {str(self.checkpoint.folder)!r}: {'; '.join(problems)}; going on from step {step}", stacklevel=3
+                    f"checkpoint folder {str(self.checkpoint.folder)!r}: {'; '.join(problems)}; going on from step {step}",
+                    stacklevel=3,
                 )
                 for damaged in steps:
                     if damaged > step:
@@ -122,16 +127,24 @@ class Store:
 
     def _read(self, step: int, like: list[Any]) -> Saved:
         args = self._ocp.args
-        found = self._manager.restore(step, args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore()))
+        found = self._manager.restore(
+            step, args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore())
+        )
         about, arrays = found["about"], found["arrays"]
         self._demand_same_run(about)
         leaves = []
         for i, leaf in enumerate(like):
             value = np.asarray(arrays[f"carry.{i:05d}"]) if leaf.size else np.zeros(leaf.shape, leaf.dtype)
             if value.shape != leaf.shape or value.dtype != leaf.dtype:
-                raise ValueError(f"array {i} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}")
+                raise ValueError(
+                    f"array {i} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
+                )
             leaves.append(value)
-        history = {name.removeprefix("history."): np.asarray(values) for name, values in arrays.items() if name.startswith("history.")}
+        history = {
+            name.removeprefix("history."): np.asarray(values)
+            for name, values in arrays.items()
+            if name.startswith("history.")
+        }
         return Saved(step, leaves, history, about)
 
     def _demand_same_run(self, about: dict[str, Any]) -> None:
@@ -187,7 +200,10 @@ def describe_algorithm(algorithm: Any) -> dict[str, Any]:
 
     fields = {field.name: about(getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm)}
     # JSON has no infinity
-    return {"name": type(algorithm).__name__, **{name: str(value) if value == float("inf") else value for name, value in fields.items()}}
+    return {
+        "name": type(algorithm).__name__,
+        **{name: str(value) if value == float("inf") else value for name, value in fields.items()},
+    }
 
 
 def _difference(where: str, there: Any, here: Any) -> str:

@@ -25,7 +25,11 @@ def positive_integer(name: str, value: Any) -> int:
 def positive_number(name: str, value: Any, *, infinite: bool = False) -> None:
     """A real number above zero; `infinite` allows inf."""
     expected = "a positive number" if infinite else "a positive finite number"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (numbers.Real, np.ndarray, jax.Array)) or jnp.ndim(value) != 0:
+    if (
+        isinstance(value, (bool, np.bool_))
+        or not isinstance(value, (numbers.Real, np.ndarray, jax.Array))
+        or jnp.ndim(value) != 0
+    ):
         raise TypeError(f"{name} must be {expected}, got {value!r} of type {type(value).__name__}")
     number = float(value)
     if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
@@ -42,7 +46,9 @@ def step_size(name: str, value: Any) -> None:
         return
     first = value(0)
     if jnp.ndim(first) != 0 or not math.isfinite(float(first)) or float(first) < 0:
-        raise ValueError(f"{name} is a schedule whose value at step 0 is {first!r}; it must be a non-negative finite number")
+        raise ValueError(
+            f"{name} is a schedule whose value at step 0 is {first!r}; it must be a non-negative finite number"
+        )
 
 
 def function(name: str, value: Any) -> None:
@@ -63,7 +69,9 @@ def rows(name: str, data: Tree) -> int:
     for path, leaf in leaves:
         shape = jnp.shape(leaf)
         if not shape:
-            raise ValueError(f"{path_name(name, path)} is a single number, {leaf!r}; it must be an array with one row for each example")
+            raise ValueError(
+                f"{path_name(name, path)} is a single number, {leaf!r}; it must be an array with one row for each example"
+            )
         lengths[path_name(name, path)] = shape[0]
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{leaf} has {length}" for leaf, length in lengths.items())
@@ -83,7 +91,9 @@ def arrays(name: str, data: Tree) -> Tree:
         try:
             return jnp.asarray(leaf)
         except TypeError:
-            raise TypeError(f"{path_name(name, path)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r:.80}") from None
+            raise TypeError(
+                f"{path_name(name, path)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r:.80}"
+            ) from None
 
     return jax.tree_util.tree_map_with_path(convert, data)
 
@@ -96,9 +106,13 @@ def floating(name: str, variable: Tree) -> Tree:
     for path, leaf in leaves:
         dtype = jnp.result_type(leaf) if not isinstance(leaf, (int, bool)) else jnp.dtype(type(leaf))
         if not jnp.issubdtype(dtype, jnp.floating):
-            raise TypeError(f"{path_name(name, path)} has dtype {dtype}; it is differentiated and must be floating point, for example float32")
+            raise TypeError(
+                f"{path_name(name, path)} has dtype {dtype}; it is differentiated and must be floating point, for example float32"
+            )
         if not np.all(np.isfinite(np.asarray(leaf, np.float64))):
-            raise ValueError(f"{path_name(name, path)} has values that are not finite; the start of a run must be finite")
+            raise ValueError(
+                f"{path_name(name, path)} has values that are not finite; the start of a run must be finite"
+            )
     return jax.tree.map(jnp.asarray, variable)
 
 
@@ -107,9 +121,13 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
     found = jax.eval_shape(loss, *args)
     leaves = jax.tree.leaves(found)
     if len(leaves) != 1 or not hasattr(found, "shape"):
-        raise TypeError(f"{name} must return one number, the mean loss of the batch; it returns {jax.tree.map(_describe, found)}")
+        raise TypeError(
+            f"{name} must return one number, the mean loss of the batch; it returns {jax.tree.map(_describe, found)}"
+        )
     if found.shape != ():
-        raise ValueError(f"{name} must return one number, the mean loss of the batch; it returns an array of shape {found.shape}")
+        raise ValueError(
+            f"{name} must return one number, the mean loss of the batch; it returns an array of shape {found.shape}"
+        )
     if not jnp.issubdtype(found.dtype, jnp.floating):
         raise TypeError(f"{name} must return a floating-point number; it returns dtype {found.dtype}")
 
@@ -121,7 +139,9 @@ def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:
         jnp.shape(a) == jnp.shape(b) for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(like), strict=True)
     )
     if not matches:
-        raise ValueError(f"{name} must have the structure and shapes of {like_name}: found {describe(found)}, expected {describe(like)}")
+        raise ValueError(
+            f"{name} must have the structure and shapes of {like_name}: found {describe(found)}, expected {describe(like)}"
+        )
     for a in jax.tree.leaves(found):
         if not jnp.issubdtype(a.dtype, jnp.floating):
             raise TypeError(f"{name} must be floating point, found dtype {a.dtype}")

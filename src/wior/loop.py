@@ -134,13 +134,18 @@ class _Run:
         self.step += count
         self.last_count = count
         for name in oracle.CALLS:
-            self.calls[name] = self.calls[name] + np.asarray(known[name], np.int64) * count + np.asarray(varying[name], np.int64)
+            self.calls[name] = (
+                self.calls[name] + np.asarray(known[name], np.int64) * count + np.asarray(varying[name], np.int64)
+            )
 
     def record(self) -> None:
         measured = self.metrics_clock.time(lambda: self.program.measure(self.carry))
         outer, inner = self.program.drawn(self.step)
         values = {
-            "step": self.step, "outer_passes": outer, "inner_passes": inner, "seconds": self.steps_clock.seconds,
+            "step": self.step,
+            "outer_passes": outer,
+            "inner_passes": inner,
+            "seconds": self.steps_clock.seconds,
             **{name: np.array(number) for name, number in self.calls.items()},
             **{name: np.asarray(value) for name, value in measured.items()},
         }
@@ -148,7 +153,9 @@ class _Run:
             self.history[name].append(value)
 
     def latest(self) -> dict[str, Any]:
-        return {name: float(np.nanmin(self.history[name][-1])) for name in self.program.metric_names if self.history[name]}
+        return {
+            name: float(np.nanmin(self.history[name][-1])) for name in self.program.metric_names if self.history[name]
+        }
 
     def save(self) -> None:
         if self.store is None:
@@ -174,7 +181,11 @@ class _Run:
             self._keep_snapshot()
             return
         step, variables = self._find_first_non_finite()
-        kept = "" if self.store is None else f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        kept = (
+            ""
+            if self.store is None
+            else f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        )
         raise NonFiniteError(step, variables, self.program.hint(variables) + kept)
 
     def _advanced(self, count: int) -> Any:
@@ -225,12 +236,16 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
         report(run.step, run.latest())
         if store is not None and not stopped_by:
             every = store.checkpoint.every_steps
-            if (every is not None and run.step % every == 0) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
+            if (
+                every is not None and run.step % every == 0
+            ) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
                 run.save()
                 saved_at = time.perf_counter()
     run.save()
     report(run.step, run.latest())
-    return Finished(run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds)
+    return Finished(
+        run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds
+    )
 
 
 def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from wior import tree
 from wior.per_example import at_rows, without_rows
 from wior.problems import Batch, weighted_mean
 
@@ -82,7 +81,9 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tup
         with counting() as tally:
             inside, out = body(inside, x)
         known.update(tally.known)
-        running = {name: running[name] + tally.traced[name] if name in tally.traced else running[name] for name in CALLS}
+        running = {
+            name: running[name] + tally.traced[name] if name in tally.traced else running[name] for name in CALLS
+        }
         return (inside, running), out
 
     (final, running), outs = lax.scan(counted, (init, Tally().running()), xs)
@@ -106,9 +107,13 @@ def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
         out, running = jax.vmap(one)(*args)
         # one batched program is one pass, however many rows it has
         passes = known.pop("backward_passes")
-        _add({name: number * rows for name, number in known.items()} | {"backward_passes": passes}, {
-            name: jnp.max(number) if name == "backward_passes" else jnp.sum(number) for name, number in running.items()
-        })
+        _add(
+            {name: number * rows for name, number in known.items()} | {"backward_passes": passes},
+            {
+                name: jnp.max(number) if name == "backward_passes" else jnp.sum(number)
+                for name, number in running.items()
+            },
+        )
         return out
 
     return mapped
@@ -281,5 +286,3 @@ def _add(known: dict[str, int], running: dict[str, jax.Array]) -> None:
 
 def _zero() -> jax.Array:
     return jnp.zeros((), jnp.uint32)
-
-

@@ -82,4 +82,6 @@ def take(rows: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _map(on_rows: Any, on_dense: Any, x: Tree) -> Tree:
-    return jax.tree.map(lambda leaf: on_rows(leaf) if is_per_example(leaf) else on_dense(leaf), x, is_leaf=is_per_example)
+    return jax.tree.map(
+        lambda leaf: on_rows(leaf) if is_per_example(leaf) else on_dense(leaf), x, is_leaf=is_per_example
+    )

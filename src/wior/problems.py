@@ -91,7 +91,10 @@ class Bilevel(Problem):
         self._prepare()
 
     def sizes(self) -> dict[str, int]:
-        return {"outer": checks.rows("outer_data", self.outer_data), "inner": checks.rows("inner_data", self.inner_data)}
+        return {
+            "outer": checks.rows("outer_data", self.outer_data),
+            "inner": checks.rows("inner_data", self.inner_data),
+        }
 
     def outer_batch(self, index: jax.Array) -> Batch:
         return _batch(self.outer_data, index)
@@ -165,7 +168,10 @@ class Compositional(Problem):
         self._prepare()
 
     def sizes(self) -> dict[str, int]:
-        return {"outer": checks.rows("outer_data", self.outer_data), "inner": checks.rows("inner_data", self.inner_data)}
+        return {
+            "outer": checks.rows("outer_data", self.outer_data),
+            "inner": checks.rows("inner_data", self.inner_data),
+        }
 
     def outer_batch(self, index: jax.Array) -> Batch:
         return _batch(self.outer_data, index)
@@ -228,7 +234,10 @@ class ConditionalBilevel(Problem):
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         xi, zeta = _one_visit(self)
         calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
-        for name, loss, represent, rows in (("outer", self.outer, self.represent_outer, xi), ("inner", self.inner, self.represent, zeta)):
+        for name, loss, represent, rows in (
+            ("outer", self.outer, self.represent_outer, xi),
+            ("inner", self.inner, self.represent, zeta),
+        ):
             point = x
             if represent is not None:
                 point = jax.eval_shape(represent, x, rows)
@@ -242,9 +251,14 @@ class ConditionalBilevel(Problem):
         for name in ("represent", "represent_outer"):
             if name in calls:
                 represent, args = calls.pop(name)
-                found, given = checks.rows(f"{name}(x, rows)", jax.eval_shape(represent, *args)), checks.rows("rows", args[1])
+                found, given = (
+                    checks.rows(f"{name}(x, rows)", jax.eval_shape(represent, *args)),
+                    checks.rows("rows", args[1]),
+                )
                 if found != given:
-                    raise ValueError(f"{name} must return one row for each row it is given, here {given}; it returns {found}")
+                    raise ValueError(
+                        f"{name} must return one row for each row it is given, here {given}; it returns {found}"
+                    )
         _check_scalars(calls)
 
 
@@ -376,7 +390,10 @@ def _check_conditional(problem: Any) -> None:
                 f"{checks.path_name('inner_data', path)} has shape {jnp.shape(leaf)}; it must be (outer examples, inner examples, ...)"
             )
     # counted as rows of a data set of their own, so that a disagreement reads like every other one
-    n_max = checks.rows("inner_data (second axis)", jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a)[1:], jnp.float32), problem.inner_data))
+    n_max = checks.rows(
+        "inner_data (second axis)",
+        jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a)[1:], jnp.float32), problem.inner_data),
+    )
     if problem.counts is None:
         return
     counts = np.asarray(problem.counts)
@@ -386,7 +403,9 @@ def _check_conditional(problem: Any) -> None:
         raise ValueError(f"counts must have shape ({m},), one for each outer example, got shape {counts.shape}")
     wrong = np.flatnonzero((counts < 1) | (counts > n_max))
     if wrong.size:
-        raise ValueError(f"counts must lie between 1 and {n_max}, the second axis of inner_data; counts[{wrong[0]}] is {counts[wrong[0]]}")
+        raise ValueError(
+            f"counts must lie between 1 and {n_max}, the second axis of inner_data; counts[{wrong[0]}] is {counts[wrong[0]]}"
+        )
 
 
 def _one_visit(problem: Any) -> tuple[Tree, Tree]:
@@ -420,7 +439,9 @@ def _check_rows_fit(x: Tree, y: Tree, n: int) -> None:
 
 def _check_no_rows(x: Tree, y: Tree) -> None:
     if has_rows(x) or has_rows(y):
-        raise TypeError("PerExample leaves belong to problems with one inner data set; a conditional problem has one for each outer example")
+        raise TypeError(
+            "PerExample leaves belong to problems with one inner data set; a conditional problem has one for each outer example"
+        )
 
 
 def _check_outer_ignores_rows(outer: Callable[..., Any], x: Tree, y: Tree, xi: Batch) -> None:
@@ -429,12 +450,18 @@ def _check_outer_ignores_rows(outer: Callable[..., Any], x: Tree, y: Tree, xi: B
     try:
         jax.eval_shape(lambda x, y, b: outer(without_rows(x), y, b.data), x, y, xi)
     except (TypeError, AttributeError, ValueError) as error:
-        dense = jax.tree.map(lambda leaf: PerExample(leaf.rows[:2]) if is_per_example(leaf) else leaf, x, is_leaf=is_per_example)
+        dense = jax.tree.map(
+            lambda leaf: PerExample(leaf.rows[:2]) if is_per_example(leaf) else leaf, x, is_leaf=is_per_example
+        )
         try:
             jax.eval_shape(lambda x, y, b: outer(at_rows(x, jnp.arange(2)), y, b.data), dense, y, xi)
         except Exception:  # noqa: BLE001 - it fails with rows as well, so the rows are not the reason
             raise error from None
-        names = [checks.path_name("x0", path) for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example) if is_per_example(leaf)]
+        names = [
+            checks.path_name("x0", path)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example)
+            if is_per_example(leaf)
+        ]
         raise TypeError(
             f"outer uses the PerExample leaf {', '.join(names)}, which belongs to the inner examples: the outer loss receives None there. "
             f"Let only inner depend on it ({type(error).__name__}: {error})"

@@ -68,13 +68,17 @@ def solve(
 
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
     """
-    setup = prepare(problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every)
+    setup = prepare(
+        problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
+    )
     key = run_key(seed)
     measure = measurement(metrics, setup.x, setup.y)
     program = loop.Program(
         plan=setup.plan,
         begin=lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, key, setup.x, setup.y),
-        advance=lambda carry, start, count: blocks.block(setup.plan, setup.problem, setup.algorithm, carry, key, start, count),
+        advance=lambda carry, start, count: blocks.block(
+            setup.plan, setup.problem, setup.algorithm, carry, key, start, count
+        ),
         measure=lambda carry: measure(carry.state.x, carry.state.y),
         metric_names=setup.metric_names,
         runs=(),
@@ -91,7 +95,15 @@ def solve(
             store.close()
     state = done.carry.state
     return Result(
-        state.x, state.y, state, done.history, done.step, setup.plan.steps_in_epoch, done.stopped_by, done.compile_seconds, done.metric_seconds
+        state.x,
+        state.y,
+        state,
+        done.history,
+        done.step,
+        setup.plan.steps_in_epoch,
+        done.stopped_by,
+        done.compile_seconds,
+        done.metric_seconds,
     )
 
 
@@ -110,7 +122,9 @@ class Setup:
     def drawn(self, step: int) -> tuple[float, float]:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
         sizes = self.problem.sizes()
-        passes = {level: sum(s.chunk for s in self.plan.streams if s.level == level) * step / sizes[level] for level in sizes}
+        passes = {
+            level: sum(s.chunk for s in self.plan.streams if s.level == level) * step / sizes[level] for level in sizes
+        }
         outer = passes["outer"]
         if self.plan.visit_order is not None:
             return outer, outer * self.algorithm.inner_epochs
@@ -121,7 +135,10 @@ class Setup:
         return {
             "problem": type(self.problem).__name__,
             "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
-            "losses": {name: describe_function(loss, *args) for name, (loss, args) in self.problem.loss_calls(self.x, self.y).items()},
+            "losses": {
+                name: describe_function(loss, *args)
+                for name, (loss, args) in self.problem.loss_calls(self.x, self.y).items()
+            },
             "algorithm": describe_algorithm(self.algorithm),
             "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
             "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch],
@@ -149,9 +166,13 @@ def prepare(
 ) -> Setup:
     """Checks every argument before anything is compiled."""
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}")
+        raise TypeError(
+            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}"
+        )
     if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be one of wior's algorithms, for example wior.WiORBO, got {algorithm!r} of type {type(algorithm).__name__}")
+        raise TypeError(
+            f"algorithm must be one of wior's algorithms, for example wior.WiORBO, got {algorithm!r} of type {type(algorithm).__name__}"
+        )
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise TypeError(f"seed must be an integer, got {seed!r}")
     x, y = checks.floating("x0", x0), checks.floating("y0", y0)
@@ -168,7 +189,11 @@ def prepare(
     if record_every is not None:
         checks.positive_integer("record_every", record_every)
     plan = blocks.make_plan(posed, algorithm, orders, batches, 2**31)
-    total = checks.positive_integer("steps", steps) if steps is not None else checks.positive_integer("epochs", epochs) * plan.steps_in_epoch
+    total = (
+        checks.positive_integer("steps", steps)
+        if steps is not None
+        else checks.positive_integer("epochs", epochs) * plan.steps_in_epoch
+    )
     record_every = record_every or -(-total // 100)
     plan = dataclasses.replace(plan, length=min(plan.length, record_every))
     if seconds is not None:
@@ -186,7 +211,9 @@ def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
         return problem.as_bilevel()
     if algorithm.solves is ConditionalBilevel and isinstance(problem, ConditionalCompositional):
         return problem.as_conditional_bilevel()
-    raise TypeError(f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is {type(problem).__name__}")
+    raise TypeError(
+        f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is {type(problem).__name__}"
+    )
 
 
 def both(name: str, value: Any, problem: Problem, kind: type, expected: str) -> tuple[Any, Any]:
@@ -200,7 +227,9 @@ def both(name: str, value: Any, problem: Problem, kind: type, expected: str) -> 
     for one in (outer, inner):
         if not isinstance(one, kind):
             hint = f"; did you mean {type(one).__name__}()?" if isinstance(one, type) and issubclass(one, kind) else ""
-            raise TypeError(f"{name} must be {expected} or a pair (outer, inner) of them, got {one!r} of type {type(one).__name__}{hint}")
+            raise TypeError(
+                f"{name} must be {expected} or a pair (outer, inner) of them, got {one!r} of type {type(one).__name__}{hint}"
+            )
     return outer, inner
 
 
@@ -224,7 +253,11 @@ def traceable(metrics: Metrics, x: Tree, y: Tree) -> bool:
     """Whether metrics can be compiled; one that goes through numpy cannot, and is called as it is."""
     try:
         jax.eval_shape(metrics, x, y)
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, jax.errors.TracerBoolConversionError):
+    except (
+        jax.errors.TracerArrayConversionError,
+        jax.errors.ConcretizationTypeError,
+        jax.errors.TracerBoolConversionError,
+    ):
         return False
     return True
 
@@ -258,6 +291,8 @@ def _hint(algorithm: Algorithm, variables: list[str]) -> str:
 
 def _check_tolerance(tolerance: Any, names: tuple[str, ...]) -> None:
     if not isinstance(tolerance, tuple) or len(tolerance) != 2 or tolerance[0] not in names:
-        raise ValueError(f"tolerance must be (name, value) with the name of a metric, one of {list(names)}; got {tolerance!r}")
+        raise ValueError(
+            f"tolerance must be (name, value) with the name of a metric, one of {list(names)}; got {tolerance!r}"
+        )
     if not np.isfinite(tolerance[1]):
         raise ValueError(f"tolerance must have a finite value, got {tolerance!r}")

@@ -76,7 +76,9 @@ def sweep(
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
-    setup = prepare(problem, algorithm, x0, y0, order, batch_size, epochs, steps, None, None, chosen[0], metrics, record_every)
+    setup = prepare(
+        problem, algorithm, x0, y0, order, batch_size, epochs, steps, None, None, chosen[0], metrics, record_every
+    )
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
@@ -85,7 +87,11 @@ def sweep(
     pieces: list[tuple[list[int], loop.Finished]] = []
     groups = _by_program(algorithms)
     for number, members in enumerate(groups):
-        own = checkpoint if checkpoint is None or len(groups) == 1 else dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"program-{number}")
+        own = (
+            checkpoint
+            if checkpoint is None or len(groups) == 1
+            else dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"program-{number}")
+        )
         same = [algorithms[i] for i in members]
         title = f"{type(algorithm).__name__} × {len(members) * len(chosen)} runs"
         pieces.append((members, _run_together(setup, same, chosen, metrics, own, progress, title)))
@@ -111,7 +117,9 @@ def grid_settings(algorithm: Algorithm, grid: Mapping[str, Sequence[Any]]) -> li
     names = [field.name for field in dataclasses.fields(algorithm)]
     for name, values in grid.items():
         if name not in names:
-            raise ValueError(f"grid names {name!r}, which {type(algorithm).__name__} does not have; it has {', '.join(names)}")
+            raise ValueError(
+                f"grid names {name!r}, which {type(algorithm).__name__} does not have; it has {', '.join(names)}"
+            )
         if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) == 0:
             raise ValueError(f"grid[{name!r}] must be a list of at least one value, got {values!r}")
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -126,7 +134,13 @@ def _by_program(algorithms: list[Algorithm]) -> list[list[int]]:
 
 
 def _run_together(
-    setup: Setup, algorithms: list[Algorithm], seeds: list[int], metrics: Metrics | None, checkpoint: Checkpoint | None, progress: bool, title: str
+    setup: Setup,
+    algorithms: list[Algorithm],
+    seeds: list[int],
+    metrics: Metrics | None,
+    checkpoint: Checkpoint | None,
+    progress: bool,
+    title: str,
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
@@ -136,7 +150,9 @@ def _run_together(
     program = loop.Program(
         plan=setup.plan,
         begin=lambda: jax.vmap(lambda algorithm, key: begin(algorithm, key, setup.x, setup.y))(stacked, keys),
-        advance=lambda carry, start, count: blocks.blocks(setup.plan, setup.problem, stacked, carry, keys, start, count),
+        advance=lambda carry, start, count: blocks.blocks(
+            setup.plan, setup.problem, stacked, carry, keys, start, count
+        ),
         measure=_measure_all(metrics, setup, len(repeated)),
         metric_names=setup.metric_names,
         runs=(len(repeated),),
@@ -144,7 +160,10 @@ def _run_together(
         finite=None,
         hint=lambda variables: "",
     )
-    store = open_store(checkpoint, lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds})
+    store = open_store(
+        checkpoint,
+        lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
+    )
     try:
         with bar(progress, title, setup.limits.steps) as report:
             return loop.drive(program, setup.limits, store, report)
@@ -169,7 +188,12 @@ def _measure_all(metrics: Metrics | None, setup: Setup, runs: int) -> Callable[[
 
 
 def _joined(
-    settings: list[dict[str, Any]], seeds: list[int], setup: Setup, pieces: list[tuple[list[int], loop.Finished]], best_by: str | None, largest: bool
+    settings: list[dict[str, Any]],
+    seeds: list[int],
+    setup: Setup,
+    pieces: list[tuple[list[int], loop.Finished]],
+    best_by: str | None,
+    largest: bool,
 ) -> SweepResult:
     """The runs of all programs in the order of the settings."""
     order = np.argsort([i for members, _ in pieces for i in members])
@@ -188,11 +212,15 @@ def _joined(
     history["seconds"] = sum((done.history["seconds"] for _, done in pieces[1:]), first.history["seconds"])
     state = [done.carry.state for _, done in pieces]
     result = SweepResult(
-        settings, seeds, history,
+        settings,
+        seeds,
+        history,
         jax.tree.map(lambda *parts: joined(list(parts)), *[s.x for s in state]),
         jax.tree.map(lambda *parts: joined(list(parts)), *[s.y for s in state]),
-        first.step, setup.plan.steps_in_epoch,
-        sum(done.compile_seconds for _, done in pieces), sum(done.metric_seconds for _, done in pieces),
+        first.step,
+        setup.plan.steps_in_epoch,
+        sum(done.compile_seconds for _, done in pieces),
+        sum(done.metric_seconds for _, done in pieces),
     )
     if best_by is None:
         return result
@@ -201,5 +229,7 @@ def _joined(
     ranked = np.where(np.isfinite(mean), mean, worst)
     index = int(np.argmax(ranked) if largest else np.argmin(ranked))
     if not np.isfinite(ranked[index]):
-        raise ValueError(f"every setting of the grid diverged: {best_by!r} is not finite at the end of any; try smaller step sizes")
+        raise ValueError(
+            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any; try smaller step sizes"
+        )
     return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)

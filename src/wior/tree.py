@@ -60,7 +60,9 @@ def flat(a: Tree) -> jax.Array:
 
 
 def all_finite(a: Tree) -> jax.Array:
-    return jax.tree.reduce(jnp.logical_and, jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), a), jnp.asarray(True))
+    return jax.tree.reduce(
+        jnp.logical_and, jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), a), jnp.asarray(True)
+    )
 
 
 def _is_none(leaf: Any) -> bool:

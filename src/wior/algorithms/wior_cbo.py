@@ -83,5 +83,3 @@ class WiORCBO(Algorithm):
         direction = tree.mean(each)
         moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
         return moved, Seen(outer=(one(direction),), inner=(seen,))
-
-

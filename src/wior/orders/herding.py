@@ -106,11 +106,17 @@ class Herding(Order):
         _, (before, here) = lax.scan(sign, balance, (jnp.arange(batches), vectors))
         signs = here + jnp.concatenate([before[1:], jnp.zeros(1, before.dtype)])
         # a pair whose second batch is padding was never compared with anything
-        paired = active if self.balance == "mean" else active & jnp.where(jnp.arange(batches) % 2 == 0, jnp.roll(active, -1), True)
+        paired = (
+            active
+            if self.balance == "mean"
+            else active & jnp.where(jnp.arange(batches) % 2 == 0, jnp.roll(active, -1), True)
+        )
         signs = jnp.where(paired, signs, 0)
         n = len(order)
         place = used - count + jnp.arange(n)
-        return by_sign(order, jnp.where(jnp.arange(n) < count, signs[jnp.clip(place // batch, 0, batches - 1)], 0), count)
+        return by_sign(
+            order, jnp.where(jnp.arange(n) < count, signs[jnp.clip(place // batch, 0, batches - 1)], 0), count
+        )
 
     def _balance(self, width: int, dtype: Any) -> Balance:
         empty = jnp.zeros(width, dtype)
@@ -136,7 +142,11 @@ class Herding(Order):
         return moved, sign, -sign
 
     def _next_pass(self, balance: Balance, batches: jax.Array) -> Balance:
-        reference = balance.raw_sum / jnp.maximum(batches, 1).astype(balance.raw_sum.dtype) if self.balance == "mean" else balance.reference
+        reference = (
+            balance.raw_sum / jnp.maximum(batches, 1).astype(balance.raw_sum.dtype)
+            if self.balance == "mean"
+            else balance.reference
+        )
         return Balance(jnp.zeros_like(balance.signed_sum), reference, jnp.zeros_like(balance.raw_sum))
 
 

@@ -55,12 +55,11 @@ class PermutationOrder(Order):
 
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
         source, backwards = self.source(number)
-        if count is not None or n < bijection.EXACT_BELOW:
-            forwards = bijection.shuffled(jax.random.fold_in(key, source), n, count)
-        else:
-            forwards = bijection.permuted(bijection.keyed(jax.random.fold_in(key, source), n), jnp.arange(n), n)
-        if backwards is False:
-            return forwards
+        own = jax.random.fold_in(key, source)
+        if count is None and n >= bijection.EXACT_BELOW:
+            place = jnp.arange(n)
+            return bijection.permuted(bijection.keyed(own, n), jnp.where(backwards, n - 1 - place, place), n)
+        forwards = bijection.shuffled(own, n, count)
         return jnp.where(backwards, reverse(forwards, n if count is None else count), forwards)
 
     def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array | bool]:
