@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from wior import oracle
+from wior import oracle, visits
 from wior.algorithms.algorithm import Algorithm, Draws, Seen, Visits
 from wior.orders import Herding, Order, ShuffleOnce
 from wior.orders import herding as herd
@@ -78,7 +78,7 @@ class Carry(NamedTuple):
 
     state: Any
     memories: tuple[Any, ...]
-    visited: Any  # under Herding, the order of each inner set of a conditional problem
+    visit_orders: Any  # under Herding, the order of each inner set of a conditional problem
 
 
 class Start(NamedTuple):
@@ -147,21 +147,20 @@ def begin(plan: Plan, problem: Any, algorithm: Any, key: jax.Array, x: Tree, y: 
         else ()
         for stream, key, vectors in zip(plan.streams, keys, _by_stream(plan, seen), strict=False)
     )
-    visited = None
+    orders = None
     if isinstance(plan.visit_order, Herding):
-        visited = _first_orders(plan, problem, keys[-1])
+        orders = visits.first_orders(problem, keys[-1], plan.streams[0].n, plan.visit_size)
     # a block takes its carry over, so nothing in it may be shared, least of all with the caller's x and y
-    return jax.tree.map(jnp.copy, Carry(state, memories, visited))
+    return jax.tree.map(jnp.copy, Carry(state, memories, orders))
 
 
 def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
     """The shapes of what a step shows to adaptive orders."""
-    return jax.eval_shape(
-        lambda problem, state, draws: algorithm.step(problem, state, draws)[1],
-        problem,
-        state,
-        _draw_shapes(plan, problem, algorithm),
-    )
+
+    def seen(problem: Any, algorithm: Any, state: Any) -> Seen:
+        return algorithm.step(problem, state, _any_draws(plan, problem, algorithm))[1]
+
+    return jax.eval_shape(seen, problem, algorithm, state)
 
 
 def advance(
@@ -175,7 +174,7 @@ def advance(
     ahead = tuple(
         None
         if s.adaptive
-        else s.order.run(k, *place, plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
+        else s.order.run(k, place[0], place[1], plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
         for s, k, place in zip(plan.streams, keys, start.places, strict=False)
     )
     known: dict[str, int] = {}
@@ -185,11 +184,10 @@ def advance(
             _from_line(s, memory, place) if s.adaptive else lax.dynamic_index_in_dim(indices, i, 0, keepdims=False)
             for s, indices, memory, place in zip(plan.streams, ahead, carry.memories, places, strict=True)
         )
-        visits, orders = _visits(plan, problem, algorithm, carry.visited, keys[-1], start, i, taken)
         draws = Draws(
             outer=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "outer"),
             inner=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "inner"),
-            visits=visits,
+            visits=_visits(plan, problem, algorithm, carry.visit_orders, keys[-1], start, i, taken[0][0]),
             step=start.step + i.astype(jnp.uint32),
             starts_epoch=_starts_epoch(i, start),
         )
@@ -203,14 +201,18 @@ def advance(
                 plan.streams, carry.memories, places, _by_stream(plan, seen), strict=True
             )
         )
-        visited = carry.visited
-        if orders is not None:
-            visited = _reorder(plan, problem, algorithm, visited, orders, taken[0][0], seen.inner[0])
+        orders = carry.visit_orders
+        if isinstance(plan.visit_order, Herding):
+            counts = visits.counts_of(problem, taken[0][0], plan.visit_size)
+            passes = algorithm.inner_epochs
+            orders = visits.reordered(
+                plan.visit_order, orders, taken[0][0], counts, passes, plan.visit_batch, seen.inner[0]
+            )
         places = tuple(
             (tail, taken + s.chunk) if s.adaptive else (tail, taken)
             for s, (tail, taken) in zip(plan.streams, places, strict=True)
         )
-        return places, Carry(state, memories, visited), calls
+        return places, Carry(state, memories, orders), calls
 
     def steps(first: jax.Array, last: jax.Array, everything: Any) -> Any:
         return lax.fori_loop(first, last, lambda i, everything: step(i, *everything), everything)
@@ -272,97 +274,45 @@ def _visits(
     plan: Plan,
     problem: Any,
     algorithm: Any,
-    visited: Any,
+    orders: Any,
     key: jax.Array,
     start: Start,
     i: jax.Array,
-    taken: tuple[jax.Array, ...],
-) -> tuple[Visits | None, Any]:
-    """What the step reads of the inner sets of its outer examples; and under Herding their present orders."""
+    examples: jax.Array,
+) -> Visits | None:
+    """What the step reads of the inner sets of its outer examples."""
     if plan.visit_order is None:
-        return None, None
-    outer, index = plan.streams[0], taken[0][0]
-    n, batch, passes = plan.visit_size, plan.visit_batch, algorithm.inner_epochs
-    counts = None if problem.counts is None else problem.counts[index]
+        return None
+    outer, n, passes = plan.streams[0], plan.visit_size, algorithm.inner_epochs
+    counts = visits.counts_of(problem, examples, n)
     if isinstance(plan.visit_order, Herding):
-        orders = visited[index]
-        whole = jnp.broadcast_to(orders[:, None], (outer.batch, passes, n))
+        whole = jnp.broadcast_to(orders[examples][:, None], (outer.batch, passes, n))
     else:
-        orders = None
-        position = i.astype(jnp.uint32) * outer.chunk + jnp.arange(outer.batch, dtype=jnp.uint32)
-        first_pass, offset = (
-            (jnp.uint32(0), start.step * jnp.uint32(outer.chunk)) if outer.adaptive else start.places[0]
-        )
+        first_pass, offset = start.places[0]
+        if outer.adaptive:  # a line has no pass number; the position since the beginning has
+            first_pass, offset = jnp.uint32(0), start.step * jnp.uint32(outer.chunk)
+        place = offset + i.astype(jnp.uint32) * jnp.uint32(outer.chunk) + jnp.arange(outer.batch, dtype=jnp.uint32)
+        size = jnp.uint32(outer.n)
         # an example that may come twice in a pass is told apart by where it stands
-        visit = (
-            first_pass * outer.n + offset + position
-            if outer.order.repeats_within_pass
-            else first_pass + (offset + position) // outer.n
-        )
-        numbers = visit[:, None] * jnp.uint32(passes) + jnp.arange(passes, dtype=jnp.uint32)
-
-        def one_set(example: jax.Array, numbers: jax.Array, count: jax.Array | None) -> jax.Array:
-            own = jax.random.fold_in(key, example)
-            return jax.vmap(lambda number: plan.visit_order.one_pass(own, number, n, count))(numbers)
-
-        whole = jax.vmap(one_set)(index, numbers, counts)
-    steps = -(-passes * n // batch)
-    place = jnp.arange(steps * batch).reshape(steps, batch)
-    lengths = jnp.full(outer.batch, n, jnp.int32) if counts is None else counts.astype(jnp.int32)
-
-    def lay_out(whole: jax.Array, count: jax.Array) -> Visits:
-        real = place < passes * count
-        index = jnp.where(real, whole[jnp.minimum(place // count, passes - 1), place % count], 0)
-        first = place[:, 0] // count
-        starts = (first > jnp.concatenate([jnp.zeros(1, first.dtype), first[:-1]])) & real[:, 0]
-        return Visits(index, real.astype(jnp.int32), starts)
-
-    laid = jax.vmap(lay_out)(whole, lengths)
-    if counts is None and passes * n % batch == 0:
-        laid = laid._replace(weights=None)
-    return laid, orders
+        visit = first_pass * size + place if outer.order.repeats_within_pass else first_pass + place // size
+        ragged = None if problem.counts is None else counts
+        whole = visits.whole_passes(plan.visit_order, key, examples, visit, passes, n, ragged)
+    return visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None)
 
 
-def _reorder(
-    plan: Plan, problem: Any, algorithm: Any, visited: jax.Array, orders: jax.Array, index: jax.Array, seen: Tree
-) -> jax.Array:
-    """Sorts the inner sets that were visited by what was seen of them."""
-    assert isinstance(plan.visit_order, Herding)
-    counts = (
-        jnp.full(len(index), plan.visit_size, jnp.int32)
-        if problem.counts is None
-        else problem.counts[index].astype(jnp.int32)
-    )
-    sort = functools.partial(plan.visit_order.reorder, batch=plan.visit_batch)
-    return visited.at[index].set(
-        jax.vmap(sort)(orders, herd.flat_vectors(seen, 2), algorithm.inner_epochs * counts, counts)
-    )
-
-
-def _first_orders(plan: Plan, problem: Any, key: jax.Array) -> jax.Array:
-    """A random first order for every inner set."""
-    m = plan.streams[0].n
-    one = lambda example, count: ShuffleOnce().one_pass(
-        jax.random.fold_in(key, example), jnp.uint32(0), plan.visit_size, count
-    )
-    return jax.vmap(one, (0, None if problem.counts is None else 0))(jnp.arange(m), problem.counts)
-
-
-def _draw_shapes(plan: Plan, problem: Any, algorithm: Any) -> Draws:
-    index = lambda s: jax.ShapeDtypeStruct((s.batches, s.batch), jnp.int32)  # noqa: E731
-    visits = None
+def _any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
+    """Draws of the right shapes, of no meaning."""
+    taken = {
+        level: tuple(jnp.zeros((s.batches, s.batch), jnp.int32) for s in plan.streams if s.level == level)
+        for level in ("outer", "inner")
+    }
+    laid = None
     if plan.visit_order is not None:
-        outer, steps = plan.streams[0].batch, -(-algorithm.inner_epochs * plan.visit_size // plan.visit_batch)
-        padded = problem.counts is not None or algorithm.inner_epochs * plan.visit_size % plan.visit_batch != 0
-        rows = jax.ShapeDtypeStruct((outer, steps, plan.visit_batch), jnp.int32)
-        visits = Visits(rows, rows if padded else None, jax.ShapeDtypeStruct((outer, steps), jnp.bool_))
-    return Draws(
-        tuple(index(s) for s in plan.streams if s.level == "outer"),
-        tuple(index(s) for s in plan.streams if s.level == "inner"),
-        visits,
-        jax.ShapeDtypeStruct((), jnp.uint32),
-        jax.ShapeDtypeStruct((), jnp.bool_),
-    )
+        examples = taken["outer"][0][0]
+        whole = jnp.zeros((len(examples), algorithm.inner_epochs, plan.visit_size), jnp.int32)
+        counts = visits.counts_of(problem, examples, plan.visit_size)
+        laid = visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None)
+    return Draws(taken["outer"], taken["inner"], laid, jnp.uint32(0), jnp.asarray(True))
 
 
 def _by_stream(plan: Plan, seen: Seen) -> list[Tree]:

@@ -175,7 +175,7 @@ def describe_tree(data: Tree) -> dict[str, Any]:
 
     def about(leaf: Any) -> list[Any]:
         value = np.ascontiguousarray(np.asarray(leaf))
-        return [list(value.shape), str(value.dtype), zlib.crc32(value.view(np.uint8) if value.size else b"")]
+        return [list(value.shape), str(value.dtype), zlib.crc32(value.tobytes())]
 
     return {jax.tree_util.keystr(path): about(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)}
 

@@ -25,11 +25,8 @@ def positive_integer(name: str, value: Any) -> int:
 def positive_number(name: str, value: Any, *, infinite: bool = False) -> None:
     """A real number above zero; `infinite` allows inf."""
     expected = "a positive number" if infinite else "a positive finite number"
-    if (
-        isinstance(value, (bool, np.bool_))
-        or not isinstance(value, (numbers.Real, np.ndarray, jax.Array))
-        or jnp.ndim(value) != 0
-    ):
+    number_like = isinstance(value, (numbers.Real, np.ndarray, jax.Array)) and not isinstance(value, (bool, np.bool_))
+    if not number_like or np.shape(value) != ():
         raise TypeError(f"{name} must be {expected}, got {value!r} of type {type(value).__name__}")
     number = float(value)
     if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
@@ -135,8 +132,13 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
 def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:
     """`found` (shapes) must match `like` leaf by leaf."""
     describe = lambda tree: jax.tree.map(_describe, tree)  # noqa: E731 - a name for the message only
-    matches = jax.tree.structure(found) == jax.tree.structure(like) and all(
-        jnp.shape(a) == jnp.shape(b) for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(like), strict=True)
+    expected, structure = jax.tree.flatten(like)
+    try:
+        leaves = structure.flatten_up_to(found)
+    except (ValueError, TypeError):
+        leaves = []
+    matches = len(leaves) == len(expected) and all(
+        jnp.shape(a) == jnp.shape(b) for a, b in zip(leaves, expected, strict=True)
     )
     if not matches:
         raise ValueError(

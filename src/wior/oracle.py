@@ -128,36 +128,36 @@ class InnerDerivatives(NamedTuple):
 
 def outer_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, Tree]:
     """(∇_x f, ∇_y f) on one batch; `None` where x has `PerExample` rows. One pass."""
-    count(1, len(xi.index), "outer_gradients")
+    count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.outer, (0, 1))(without_rows(x), y, xi.data)
 
 
 def outer_gradient_x(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
     """∇_x f on one batch. One pass."""
-    count(1, len(xi.index), "outer_gradients")
+    count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.outer, 0)(without_rows(x), y, xi.data)
 
 
 def outer_gradient_y(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
     """∇_y f on one batch. One pass."""
-    count(1, len(xi.index), "outer_gradients")
+    count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.outer, 1)(without_rows(x), y, xi.data)
 
 
 def inner_gradient(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
     """∇_y g on one batch. One pass."""
-    count(1, len(zeta.index), "inner_gradients")
-    return jax.grad(problem.inner, 1)(at_rows(x, zeta.index), y, zeta.data)
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, 1)(at_rows(x, zeta.examples), y, zeta.data)
 
 
 def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDerivatives:
     """∇_y g on one batch, one pass; and both products with a vector in one more, on the same graph."""
-    count(1, len(zeta.index), "inner_gradients")
+    count(1, len(zeta.examples), "inner_gradients")
     gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)  # noqa: E731 - closed over the batch
-    g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.index), y)
+    g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.examples), y)
 
     def products(u: Tree) -> tuple[Tree, Tree]:
-        count(1, len(zeta.index), "jacobian_products", "hessian_products")
+        count(1, len(zeta.examples), "jacobian_products", "hessian_products")
         return pullback(u)
 
     return InnerDerivatives(g_y, products)
@@ -165,26 +165,26 @@ def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDeriv
 
 def hessian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
     """∇²_yy g u on one batch. Two passes: the gradient and the product through it."""
-    count(2, len(zeta.index), "hessian_products")
-    point = at_rows(x, zeta.index)
+    count(2, len(zeta.examples), "hessian_products")
+    point = at_rows(x, zeta.examples)
     return jax.vjp(lambda y: jax.grad(problem.inner, 1)(point, y, zeta.data), y)[1](u)[0]
 
 
 def jacobian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
     """∇²_xy g u on one batch, at the batch's rows where x has `PerExample` rows. Two passes."""
-    count(2, len(zeta.index), "jacobian_products")
-    return jax.vjp(lambda point: jax.grad(problem.inner, 1)(point, y, zeta.data), at_rows(x, zeta.index))[1](u)[0]
+    count(2, len(zeta.examples), "jacobian_products")
+    return jax.vjp(lambda point: jax.grad(problem.inner, 1)(point, y, zeta.data), at_rows(x, zeta.examples))[1](u)[0]
 
 
 def minimax_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, Tree]:
     """(∇_x f, ∇_y f) of a minimax objective on one batch. One pass."""
-    count(1, len(xi.index), "outer_gradients")
-    return jax.grad(problem.objective, (0, 1))(at_rows(x, xi.index), y, xi.data)
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, (0, 1))(at_rows(x, xi.examples), y, xi.data)
 
 
 def map_gradient(problem: Any, y: Tree, xi: Batch) -> Tree:
     """∇f(y) of a compositional problem on one batch. One pass."""
-    count(1, len(xi.index), "outer_gradients")
+    count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.outer)(y, xi.data)
 
 
@@ -193,11 +193,11 @@ def map_and_pullback(problem: Any, x: Tree, zeta: Batch) -> tuple[Tree, Callable
 
     r stands for the inner gradient (∇_y g = y − r) and ∇r u for the Jacobian product; there is no Hessian.
     """
-    count(0, len(zeta.index), "inner_gradients")
-    value, pullback = jax.vjp(lambda point: problem.inner(point, zeta.data), at_rows(x, zeta.index))
+    count(0, len(zeta.examples), "inner_gradients")
+    value, pullback = jax.vjp(lambda point: problem.inner(point, zeta.data), at_rows(x, zeta.examples))
 
     def product(u: Tree) -> Tree:
-        count(1, len(zeta.index), "jacobian_products")
+        count(1, len(zeta.examples), "jacobian_products")
         return pullback(u)[0]
 
     return value, product

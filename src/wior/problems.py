@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     """Rows of a data set, and where they stand in it."""
 
     data: Tree
-    index: jax.Array
+    examples: jax.Array
 
 
 class Problem:
@@ -106,7 +106,7 @@ class Bilevel(Problem):
         xi, zeta = _shapes(self.outer_batch, self.inner_batch)
         return {
             "outer": (lambda x, y, b: self.outer(without_rows(x), y, b.data), (x, y, xi)),
-            "inner": (lambda x, y, b: self.inner(at_rows(x, b.index), y, b.data), (x, y, zeta)),
+            "inner": (lambda x, y, b: self.inner(at_rows(x, b.examples), y, b.data), (x, y, zeta)),
         }
 
     def check(self, x: Tree, y: Tree) -> None:
@@ -137,7 +137,7 @@ class Minimax(Problem):
 
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         (xi,) = _shapes(self.outer_batch)
-        return {"objective": (lambda x, y, b: self.objective(at_rows(x, b.index), y, b.data), (x, y, xi))}
+        return {"objective": (lambda x, y, b: self.objective(at_rows(x, b.examples), y, b.data), (x, y, xi))}
 
     def check(self, x: Tree, y: Tree) -> None:
         _check_rows_fit(x, y, self.sizes()["outer"])
@@ -183,7 +183,7 @@ class Compositional(Problem):
         xi, zeta = _shapes(self.outer_batch, self.inner_batch)
         return {
             "outer": (lambda y, b: self.outer(y, b.data), (y, xi)),
-            "inner": (lambda x, b: self.inner(at_rows(x, b.index), b.data), (x, zeta)),
+            "inner": (lambda x, b: self.inner(at_rows(x, b.examples), b.data), (x, zeta)),
         }
 
     def check(self, x: Tree, y: Tree) -> None:

@@ -181,7 +181,10 @@ def _measure_all(metrics: Metrics | None, setup: Setup, runs: int) -> Callable[[
     measure = measurement(metrics, setup.x, setup.y)
 
     def one_by_one(carry: blocks.Carry) -> dict[str, Any]:
-        each = [measure(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y))) for run in range(runs)]
+        def one(run: int) -> dict[str, Any]:
+            return measure(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y)))
+
+        each = [one(run) for run in range(runs)]
         return {name: np.asarray([values[name] for values in each]) for name in setup.metric_names}
 
     return one_by_one

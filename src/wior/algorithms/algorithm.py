@@ -37,7 +37,7 @@ class Streams(NamedTuple):
 class Visits(NamedTuple):
     """What a conditional step reads of the inner sets of its B outer examples, in T batches of b rows each."""
 
-    index: jax.Array  # (B, T, b), rows of each inner set
+    examples: jax.Array  # (B, T, b), rows of each inner set
     weights: jax.Array | None  # (B, T, b), zero for padding; None where there is none
     starts_pass: jax.Array  # (B, T), whether a new pass over the inner set begins
 

@@ -26,7 +26,7 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
         y, u = carry
         if not is_infinite(radius):
             u = tree.where(batch.starts_pass, tree.project(u, radius), u)
-        new_y, new_u, seen = update(y, u, batch.index, batch.weights)
+        new_y, new_u, seen = update(y, u, batch.examples, batch.weights)
         if batch.weights is None:
             return (new_y, new_u), seen
         active = jnp.any(batch.weights > 0)

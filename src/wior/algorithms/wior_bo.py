@@ -82,7 +82,7 @@ def descended(algorithm: Any, state: State, d: Directions, draws: Draws, zeta: B
     """The state after a step along the directions, with the algorithm's three step sizes."""
     x, y, u = state
     return State(
-        x=descend(x, at_step(algorithm.outer_lr, draws.step), d.x, zeta.index),
+        x=descend(x, at_step(algorithm.outer_lr, draws.step), d.x, zeta.examples),
         y=descend(y, at_step(algorithm.inner_lr, draws.step), d.y),
         u=descend(u, at_step(algorithm.adjoint_lr, draws.step), d.u),
     )

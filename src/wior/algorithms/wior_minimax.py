@@ -45,7 +45,7 @@ class WiORMinimax(Algorithm):
         xi = problem.outer_batch(draws.outer[0][0])
         f_x, f_y = oracle.minimax_gradients(problem, x, y, xi)
         moved = State(
-            x=descend(x, at_step(self.outer_lr, draws.step), f_x, xi.index),
+            x=descend(x, at_step(self.outer_lr, draws.step), f_x, xi.examples),
             y=descend(y, at_step(self.inner_lr, draws.step), tree.neg(f_y)),
         )
         return moved, Seen(outer=(one((f_y, shared_part(x, f_x))),), inner=())

@@ -164,7 +164,7 @@ def by_sign(examples: jax.Array, signs: jax.Array, count: jax.Array | int | None
 
 def flat_vectors(vectors: Any, leading: int) -> jax.Array:
     """A tree of observed derivatives as one array of vectors: the first `leading` axes, then the width."""
-    leaves = [leaf.reshape(leaf.shape[:leading] + (-1,)) for leaf in jax.tree.leaves(vectors)]
+    leaves = [leaf.reshape((*leaf.shape[:leading], -1)) for leaf in jax.tree.leaves(vectors)]
     return jnp.concatenate(leaves, -1) if leaves else jnp.zeros((1,) * leading + (0,))
 
 

@@ -1,0 +1,74 @@
+"""What a step of a conditional problem reads of the inner sets of its outer examples.
+
+Each visit to an outer example reads its own inner set afresh, `inner_epochs` passes of it in batches that may straddle two
+passes. Inner sets may be ragged: an order runs over the first `count` rows of each, and the places that are left over in
+the last batches carry weight zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wior.algorithms.algorithm import Visits
+from wior.orders import Herding, Order, ShuffleOnce
+from wior.orders.herding import flat_vectors
+
+Tree = Any
+
+
+def counts_of(problem: Any, examples: jax.Array, n: int) -> jax.Array:
+    """The lengths of the inner sets of some outer examples."""
+    if problem.counts is None:
+        return jnp.full(len(examples), n, jnp.int32)
+    return problem.counts[examples].astype(jnp.int32)
+
+
+def whole_passes(
+    order: Order, key: jax.Array, examples: jax.Array, visit: jax.Array, passes: int, n: int, counts: jax.Array | None
+) -> jax.Array:
+    """The passes over the inner sets of `examples` on their visits number `visit`: (examples, passes, n)."""
+    numbers = visit[:, None] * jnp.uint32(passes) + jnp.arange(passes, dtype=jnp.uint32)
+
+    def one_set(example: jax.Array, numbers: jax.Array, count: jax.Array | None) -> jax.Array:
+        own = jax.random.fold_in(key, example)
+        return jax.vmap(lambda number: order.one_pass(own, number, n, count))(numbers)
+
+    return jax.vmap(one_set)(examples, numbers, counts)
+
+
+def in_batches(whole: jax.Array, counts: jax.Array, batch: int, ragged: bool) -> Visits:
+    """Passes (examples, passes, n) laid out one after the other, in batches."""
+    _, passes, n = whole.shape
+    steps = -(-passes * n // batch)
+    place = jnp.arange(steps * batch).reshape(steps, batch)
+
+    def lay_out(whole: jax.Array, count: jax.Array) -> Visits:
+        real = place < passes * count
+        rows = jnp.where(real, whole[jnp.minimum(place // count, passes - 1), place % count], 0)
+        first = place[:, 0] // count
+        starts = (first > jnp.concatenate([jnp.zeros(1, first.dtype), first[:-1]])) & real[:, 0]
+        return Visits(rows, real.astype(jnp.int32), starts)
+
+    visits = jax.vmap(lay_out)(whole, counts)
+    return visits if ragged or passes * n % batch else visits._replace(weights=None)
+
+
+def first_orders(problem: Any, key: jax.Array, m: int, n: int) -> jax.Array:
+    """A random first order for each of the m inner sets, for `Herding` to improve on."""
+
+    def one(example: jax.Array, count: jax.Array | None) -> jax.Array:
+        return ShuffleOnce().one_pass(jax.random.fold_in(key, example), jnp.uint32(0), n, count)
+
+    return jax.vmap(one, (0, None if problem.counts is None else 0))(jnp.arange(m), problem.counts)
+
+
+def reordered(
+    order: Herding, orders: jax.Array, examples: jax.Array, counts: jax.Array, passes: int, batch: int, seen: Tree
+) -> jax.Array:
+    """The table of all orders, with those of the visited inner sets sorted by what was seen of them."""
+    sort = functools.partial(order.reorder, batch=batch)
+    return orders.at[examples].set(jax.vmap(sort)(orders[examples], flat_vectors(seen, 2), passes * counts, counts))
