@@ -132,15 +132,11 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
 def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:
     """`found` (shapes) must match `like` leaf by leaf."""
     describe = lambda tree: jax.tree.map(_describe, tree)  # noqa: E731 - a name for the message only
-    expected, structure = jax.tree.flatten(like)
-    try:
-        leaves = structure.flatten_up_to(found)
-    except (ValueError, TypeError):
-        leaves = []
-    matches = len(leaves) == len(expected) and all(
-        jnp.shape(a) == jnp.shape(b) for a, b in zip(leaves, expected, strict=True)
+    found_paths, like_paths = (
+        [(jax.tree_util.keystr(path), jnp.shape(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(t)]
+        for t in (found, like)
     )
-    if not matches:
+    if found_paths != like_paths:
         raise ValueError(
             f"{name} must have the structure and shapes of {like_name}: found {describe(found)}, expected {describe(like)}"
         )
