@@ -3,7 +3,9 @@
 from wior import baselines, orders
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import Checkpoint
+from wior.hypergradient import HyperGradient, hypergradient
 from wior.loop import NonFiniteError
+from wior.order_error import OrderError, order_error, plot_order_errors
 from wior.per_example import PerExample
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
 from wior.solve import Result, solve
@@ -17,8 +19,10 @@ __all__ = [
     "Compositional",
     "ConditionalBilevel",
     "ConditionalCompositional",
+    "HyperGradient",
     "Minimax",
     "NonFiniteError",
+    "OrderError",
     "PerExample",
     "Result",
     "SweepResult",
@@ -28,7 +32,10 @@ __all__ = [
     "WiORComp",
     "WiORMinimax",
     "baselines",
+    "hypergradient",
+    "order_error",
     "orders",
+    "plot_order_errors",
     "solve",
     "sweep",
 ]

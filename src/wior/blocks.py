@@ -132,7 +132,7 @@ def start_at(plan: Plan, step: int) -> Start:
 
 def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
     """One key for each stream; the last is for the inner sets of conditional problems."""
-    of = lambda level, number: jax.random.fold_in(jax.random.fold_in(key, ("outer", "inner").index(level)), number)  # noqa: E731
+    of = lambda level, number: jax.random.fold_in(jax.random.fold_in(key, ("outer", "inner").index(level)), number)
     return (*(of(s.level, s.number) for s in plan.streams), of("inner", 0))
 
 
@@ -158,7 +158,7 @@ def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
     """The shapes of what a step shows to adaptive orders."""
 
     def seen(problem: Any, algorithm: Any, state: Any) -> Seen:
-        return algorithm.step(problem, state, _any_draws(plan, problem, algorithm))[1]
+        return algorithm.step(problem, state, any_draws(plan, problem, algorithm))[1]
 
     return jax.eval_shape(seen, problem, algorithm, state)
 
@@ -300,7 +300,7 @@ def _visits(
     return visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None)
 
 
-def _any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
+def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
     """Draws of the right shapes, of no meaning."""
     taken = {
         level: tuple(jnp.zeros((s.batches, s.batch), jnp.int32) for s in plan.streams if s.level == level)

@@ -131,7 +131,7 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
 
 def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:
     """`found` (shapes) must match `like` leaf by leaf."""
-    describe = lambda tree: jax.tree.map(_describe, tree)  # noqa: E731 - a name for the message only
+    describe = lambda tree: jax.tree.map(_describe, tree)
     found_paths, like_paths = (
         [(jax.tree_util.keystr(path), jnp.shape(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(t)]
         for t in (found, like)

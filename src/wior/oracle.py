@@ -153,7 +153,7 @@ def inner_gradient(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
 def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDerivatives:
     """∇_y g on one batch, one pass; and both products with a vector in one more, on the same graph."""
     count(1, len(zeta.examples), "inner_gradients")
-    gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)  # noqa: E731 - closed over the batch
+    gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)
     g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.examples), y)
 
     def products(u: Tree) -> tuple[Tree, Tree]:
@@ -233,14 +233,14 @@ def conditional_inner(
     """(∇_y g, ∇²_yy g u) on some rows of one inner set. Two passes."""
     examples = _examples(rows, weights)
     count(2, examples, "inner_gradients", "hessian_products")
-    g_y, pullback = jax.vjp(lambda y: jax.grad(_conditional_loss, 2)(problem, point, y, rows, weights), y)
+    g_y, pullback = jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, weights), y)
     return g_y, pullback(u)[0]
 
 
 def conditional_cross(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree, weights: jax.Array | None) -> Tree:
     """∇²_xy g u on some rows of one inner set, with respect to what the loss sees of x. Two passes."""
     count(2, _examples(rows, weights), "jacobian_products")
-    gradient = lambda point: jax.grad(_conditional_loss, 2)(problem, point, y, rows, weights)  # noqa: E731
+    gradient = lambda point: jax.grad(conditional_loss, 2)(problem, point, y, rows, weights)
     return jax.vjp(gradient, point)[1](u)[0]
 
 
@@ -267,7 +267,7 @@ def rows_of(point: Tree, represented: bool, index: jax.Array) -> Tree:
     return jax.tree.map(lambda a: a[index], point) if represented else point
 
 
-def _conditional_loss(problem: Any, point: Tree, y: Tree, rows: Tree, weights: jax.Array | None) -> jax.Array:
+def conditional_loss(problem: Any, point: Tree, y: Tree, rows: Tree, weights: jax.Array | None) -> jax.Array:
     if problem.represent is None:
         return weighted_mean(lambda rows: problem.inner(point, y, rows), weights, rows)
     return weighted_mean(lambda features, rows: problem.inner(features, y, rows), weights, point, rows)

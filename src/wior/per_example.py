@@ -46,6 +46,11 @@ def at_rows(x: Tree, index: jax.Array) -> Tree:
     return _map(lambda leaf: take(leaf.rows, index), lambda leaf: leaf, x)
 
 
+def at_slice(x: Tree, start: Any, size: int) -> Tree:
+    """x as the inner loss sees it on the `size` examples from `start` on."""
+    return _map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf.rows, start, size), lambda leaf: leaf, x)
+
+
 def without_rows(x: Tree) -> Tree:
     """x as the outer loss sees it: each `PerExample` leaf replaced by `None`."""
     return _map(lambda leaf: None, lambda leaf: leaf, x)

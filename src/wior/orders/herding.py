@@ -157,7 +157,7 @@ def by_sign(examples: jax.Array, signs: jax.Array, count: jax.Array | int | None
     inside = jnp.arange(n) < count
     plus, minus = (signs > 0) & inside, (signs < 0) & inside
     middle = inside & ~plus & ~minus
-    rank = lambda chosen: jnp.cumsum(chosen) - 1  # noqa: E731 - three uses, one line
+    rank = lambda chosen: jnp.cumsum(chosen) - 1
     place = jnp.where(plus, rank(plus), jnp.where(minus, count - 1 - rank(minus), jnp.sum(plus) + rank(middle)))
     return jnp.zeros_like(examples).at[jnp.where(inside, place, jnp.arange(n))].set(examples)
 

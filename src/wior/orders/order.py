@@ -42,7 +42,7 @@ class PermutationOrder(Order):
     def run(self, key: jax.Array, first_pass: jax.Array, offset: jax.Array, length: int, n: int) -> jax.Array:
         if n < bijection.EXACT_BELOW or length > n:
             numbers = first_pass + jnp.arange(-(-length // n) + 1, dtype=jnp.uint32)
-            one = lambda number: self.one_pass(key, number, n)  # noqa: E731 - mapped in one of two ways
+            one = lambda number: self.one_pass(key, number, n)
             # one pass after the other keeps the network in vector instructions; short passes are vectors only together
             joined = jax.vmap(one)(numbers) if n < bijection.EXACT_BELOW else jax.lax.map(one, numbers)
             return jax.lax.dynamic_slice(joined.reshape(-1), (offset.astype(jnp.int32),), (length,))
