@@ -30,6 +30,8 @@ Tree = Any
 
 INDICES_IN_BLOCK = 2**18
 STEPS_IN_BLOCK = 4096
+STEPS_IN_UNIT = 64
+STEPS_IN_UNIT_OF_A_LINE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Plan:
     visit_size: int
     visit_batch: int
     length: int
+    unit: int  # steps in a loop of known length
 
     @property
     def steps_in_epoch(self) -> int:
@@ -107,7 +110,15 @@ def make_plan(
         sizes["inner"] if conditional else 0,
         batches[1] if conditional else 0,
         max(1, min(STEPS_IN_BLOCK, INDICES_IN_BLOCK // most, record_every)),
+        _unit(any(stream.adaptive for stream in streams)),
     )
+
+
+def _unit(adaptive: bool) -> int:
+    """An accelerator asks the host after every turn of a loop whose length it does not know; a line may be short."""
+    if jax.default_backend() == "cpu":
+        return 1
+    return STEPS_IN_UNIT_OF_A_LINE if adaptive else STEPS_IN_UNIT
 
 
 def start_at(plan: Plan, step: int) -> Start:
@@ -130,17 +141,18 @@ def start_at(plan: Plan, step: int) -> Start:
     )
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
     """One key for each stream; the last is for the inner sets of conditional problems."""
     of = lambda level, number: jax.random.fold_in(jax.random.fold_in(key, ("outer", "inner").index(level)), number)
     return (*(of(s.level, s.number) for s in plan.streams), of("inner", 0))
 
 
-def begin(plan: Plan, problem: Any, algorithm: Any, key: jax.Array, x: Tree, y: Tree) -> Carry:
+@functools.partial(jax.jit, static_argnums=0)
+def begin(plan: Plan, problem: Any, algorithm: Any, keys: tuple[jax.Array, ...], x: Tree, y: Tree) -> Carry:
     """The carry before the first step."""
     state = algorithm.init(problem, x, y)
     seen = seen_shapes(plan, problem, algorithm, state)
-    keys = stream_keys(plan, key)
     memories = tuple(
         stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(vectors, 1))
         if isinstance(stream.order, Herding)
@@ -164,13 +176,12 @@ def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
 
 
 def advance(
-    plan: Plan, problem: Any, algorithm: Any, carry: Carry, key: jax.Array, start: Start, count: jax.Array
+    plan: Plan, problem: Any, algorithm: Any, carry: Carry, keys: tuple[jax.Array, ...], start: Start, count: jax.Array
 ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
     """The carry after `count` ≤ plan.length steps, the calls made in every step, and those that vary, summed.
 
     Pure; `block` and `blocks` below are its compiled forms.
     """
-    keys = stream_keys(plan, key)
     ahead = tuple(
         None
         if s.adaptive
@@ -215,6 +226,15 @@ def advance(
         return places, Carry(state, memories, orders), calls
 
     def steps(first: jax.Array, last: jax.Array, everything: Any) -> Any:
+        if plan.unit > 1:
+            whole = (last - first) // plan.unit
+
+            def unit(number: jax.Array, everything: Any) -> Any:
+                places = first + number * plan.unit + jnp.arange(plan.unit, dtype=jnp.int32)
+                return lax.scan(lambda everything, i: (step(i, *everything), None), everything, places)[0]
+
+            everything = lax.fori_loop(0, whole, unit, everything)
+            first = first + whole * plan.unit
         return lax.fori_loop(first, last, lambda i, everything: step(i, *everything), everything)
 
     everything = (start.places, carry, oracle.Tally().running())
@@ -232,13 +252,21 @@ def advance(
 block = jax.jit(advance, static_argnums=0, donate_argnums=3)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=4)
 def blocks(
-    plan: Plan, problem: Any, algorithms: Any, carries: Carry, keys: jax.Array, start: Start, count: jax.Array
+    plan: Plan, in_step: bool, problem: Any, algorithms: Any, carries: Carry, keys: Any, start: Start, count: jax.Array
 ) -> Any:
-    """`advance` for many runs at once: algorithms, carries and keys have a first axis of runs."""
-    many = jax.vmap(functools.partial(advance, plan), (None, 0, 0, 0, None, None))
-    return many(problem, algorithms, carries, keys, start, count)
+    """`advance` for many runs in one program: algorithms, carries and keys have a first axis of runs.
+
+    `in_step` takes each step of all runs together; otherwise one run's block follows another's.
+    """
+
+    def one(algorithm: Any, carry: Carry, keys: Any) -> Any:
+        return advance(plan, problem, algorithm, carry, keys, start, count)
+
+    if in_step:
+        return jax.vmap(one)(algorithms, carries, keys)
+    return lax.map(lambda run: one(*run), (algorithms, carries, keys))
 
 
 def _until_a_line_ends(plan: Plan, steps: Callable[..., Any], count: jax.Array, loop: Any) -> Any:

@@ -128,7 +128,8 @@ def one_hypergradient(
     y, residual, needed = newton(inner, y0, tolerance, limit)
     objective, (f_x, f_y) = jax.value_and_grad(problem.outer, (0, 1))(outer_point, y, xi)
     u, adjoint_residual, adjoint_needed = adjoint(inner, y, f_y, tolerance, limit)
-    g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, own, weights)
+    with oracle.counting():  # an instrument's calls are not charged to the method it watches
+        g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, own, weights)
     gradient = tree.sub(outer_pullback(f_x), inner_pullback(g_xy_u))
     return gradient, objective, y, u, residual, adjoint_residual, needed, adjoint_needed
 
@@ -240,7 +241,10 @@ def _in_pieces(mean_of: Callable[[Any, int], jax.Array], n: int, rows: int) -> j
     def piece(number: jax.Array) -> jax.Array:
         return mean_of(number * rows, rows)
 
-    total, _ = lax.scan(lambda total, number: (total + rows * piece(number), None), jnp.zeros(()), jnp.arange(whole))
+    zero = jnp.zeros((), jax.eval_shape(piece, jnp.int32(0)).dtype)
+    total, _ = lax.scan(
+        lambda total, number: (total + rows * piece(number), None), zero, jnp.arange(whole, dtype=jnp.int32)
+    )
     if rest:
         total = total + rest * mean_of(whole * rows, rest)
     return total / n

@@ -71,13 +71,13 @@ def solve(
     setup = prepare(
         problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
     )
-    key = run_key(seed)
+    keys = blocks.stream_keys(setup.plan, run_key(seed))
     measure = measurement(metrics, setup.x, setup.y)
     program = loop.Program(
         plan=setup.plan,
-        begin=lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, key, setup.x, setup.y),
+        begin=lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y),
         advance=lambda carry, start, count: blocks.block(
-            setup.plan, setup.problem, setup.algorithm, carry, key, start, count
+            setup.plan, setup.problem, setup.algorithm, carry, keys, start, count
         ),
         measure=lambda carry: measure(carry.state.x, carry.state.y),
         metric_names=setup.metric_names,

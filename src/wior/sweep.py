@@ -23,6 +23,8 @@ from wior.solve import Metrics, Orders, Setup, measurement, open_store, prepare,
 
 Tree = Any
 
+LARGE_ON_A_CPU = 2048
+
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
@@ -98,6 +100,15 @@ def sweep(
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
+def in_step(y: Tree) -> bool:
+    """Whether many runs are faster side by side in every step than one after another.
+
+    They are on a GPU, and wherever a step is so small that its parts cost more to start than to compute. A CPU multiplies
+    one large matrix faster than many at once.
+    """
+    return jax.default_backend() != "cpu" or sum(leaf.size for leaf in jax.tree.leaves(y)) < LARGE_ON_A_CPU
+
+
 def seed_list(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
         return list(range(checks.positive_integer("seeds", seeds)))
@@ -145,13 +156,14 @@ def _run_together(
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
     stacked = jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
-    keys = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
+    each = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
+    keys = jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each)
     begin = functools.partial(blocks.begin, setup.plan, setup.problem)
     program = loop.Program(
         plan=setup.plan,
-        begin=lambda: jax.vmap(lambda algorithm, key: begin(algorithm, key, setup.x, setup.y))(stacked, keys),
+        begin=lambda: jax.vmap(lambda algorithm, keys: begin(algorithm, keys, setup.x, setup.y))(stacked, keys),
         advance=lambda carry, start, count: blocks.blocks(
-            setup.plan, setup.problem, stacked, carry, keys, start, count
+            setup.plan, in_step(setup.y), setup.problem, stacked, carry, keys, start, count
         ),
         measure=_measure_all(metrics, setup, len(repeated)),
         metric_names=setup.metric_names,

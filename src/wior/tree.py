@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 Tree = Any
 
@@ -30,7 +32,8 @@ def mean(a: Tree, axis: int = 0) -> Tree:
 def vdot(a: Tree, b: Tree) -> jax.Array:
     """⟨a, b⟩ over all leaves."""
     products = jax.tree.map(lambda left, right: jnp.sum(left * right), a, b)
-    return jax.tree.reduce(jnp.add, products, jnp.zeros(()))
+    # a Python zero, since an array of zeros could raise the precision
+    return jnp.asarray(sum(jax.tree.leaves(products)))
 
 
 def norm(a: Tree) -> jax.Array:
@@ -47,6 +50,16 @@ def project(a: Tree, radius: Any) -> Tree:
     length = norm(a)
     shrink = jnp.where(length > radius, radius / jnp.where(length > 0, length, 1.0), 1.0)
     return jax.tree.map(lambda leaf: (shrink * leaf).astype(leaf.dtype), a)
+
+
+def branch(condition: Any, chosen: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """`chosen(*operands)` where the condition holds, else `otherwise(*operands)`.
+
+    A CPU takes the branch. An accelerator would have to ask the host which one, and computes both sooner than that.
+    """
+    if jax.default_backend() == "cpu":
+        return lax.cond(condition, chosen, otherwise, *operands)
+    return where(condition, chosen(*operands), otherwise(*operands))
 
 
 def where(condition: Any, a: Tree, b: Tree) -> Tree:

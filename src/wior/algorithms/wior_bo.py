@@ -15,8 +15,6 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-from jax import lax
-
 from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, one
 from wior.per_example import descend, shared_part
@@ -92,4 +90,4 @@ def project_when(condition: Any, u: Tree, radius: Any) -> Tree:
     """u, projected to the ball of `radius` where the condition holds."""
     if is_infinite(radius):
         return u
-    return lax.cond(condition, lambda u: tree.project(u, radius), lambda u: u, u)
+    return tree.branch(condition, lambda u: tree.project(u, radius), lambda u: u, u)

@@ -138,7 +138,7 @@ class Herding(Order):
             sign = _against(apart, balance.signed_sum)
             return balance._replace(signed_sum=_add(balance.signed_sum, sign, apart)), sign
 
-        moved, sign = lax.cond(number % 2 == 1, compare, remember, balance)
+        moved, sign = tree.branch(number % 2 == 1, compare, remember, balance)
         return moved, sign, -sign
 
     def _next_pass(self, balance: Balance, batches: jax.Array) -> Balance:

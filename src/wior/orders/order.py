@@ -49,8 +49,8 @@ class PermutationOrder(Order):
         place = offset.astype(jnp.uint32) + jnp.arange(length, dtype=jnp.uint32)
         straddles = place >= n
         place = jnp.where(straddles, place - jnp.uint32(n), place)
-        here, there = self._keyed(key, first_pass, n), self._keyed(key, first_pass + jnp.uint32(1), n)
-        network, backwards = jax.tree.map(lambda second, first: jnp.where(straddles, second, first), there, here)
+        both = jax.vmap(lambda number: self._keyed(key, number, n))(first_pass + jnp.arange(2, dtype=jnp.uint32))
+        network, backwards = jax.tree.map(lambda either: jnp.where(straddles, either[1], either[0]), both)
         return bijection.permuted(network, jnp.where(backwards, jnp.uint32(n - 1) - place, place), n)
 
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
@@ -62,9 +62,9 @@ class PermutationOrder(Order):
         forwards = bijection.shuffled(own, n, count)
         return jnp.where(backwards, reverse(forwards, n if count is None else count), forwards)
 
-    def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array | bool]:
+    def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array]:
         source, backwards = self.source(number)
-        return bijection.keyed(jax.random.fold_in(key, source), n), backwards
+        return bijection.keyed(jax.random.fold_in(key, source), n), jnp.asarray(backwards)
 
 
 def reverse(forwards: jax.Array, count: jax.Array | int) -> jax.Array:
