@@ -108,7 +108,7 @@ class _Run:
             )
         self.carry = jax.tree.unflatten(structure, [jnp.array(leaf) for leaf in saved.leaves])
         self.step = self.begun = saved.step
-        self.history = {name: list(values) for name, values in saved.history.items()}
+        self.history = {name: list(saved.history[name]) for name in self.history}
         about = saved.about
         self.steps_clock.seconds, self.metrics_clock.seconds = about["seconds"], about["metric_seconds"]
         self.calls = {name: np.asarray(number, np.int64) for name, number in about["calls"].items()}

@@ -1,0 +1,1 @@
+"""Experiments: flat files with their settings at the top."""

@@ -1,0 +1,165 @@
+"""Hyper-data cleaning: learn which labels of a training set are wrong from a small set whose labels are right.
+
+    min over x of  mean over clean rows of CE(y_x; row)
+    where y_x minimises  mean over training rows of σ(x_i) CE(y; row i) + (L2 / 2) ‖y‖²
+
+x has one logit for each training row and σ(x_i) is that row's weight; y is a network. Labels are corrupted once, when the
+task is made, and the record of which ones is kept for the metrics. No loss ever sees it.
+
+Li, Huang, NeurIPS 2024, appendix A. The paper's weights are x itself; a sigmoid keeps them between 0 and 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior.per_example import PerExample
+from wior.problems import Bilevel
+from wior.tasks.networks import Layer, mlp, mlp_init
+
+Tree = Any
+Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
+
+NOISES = ("uniform", "pairs")
+
+
+class Corrupted(NamedTuple):
+    """Labels of which some are wrong, and the record of which."""
+
+    labels: np.ndarray
+    wrong: np.ndarray  # (n,) of bool
+
+
+def corrupt(labels: Any, rate: float, classes: int, noise: str = "uniform", seed: int = 0) -> Corrupted:
+    """Replaces round(rate · n) of the labels, chosen at random, by others.
+
+    `uniform` draws the new label from the other classes, `pairs` turns class c into c + 1 and the last into 0. A new label always
+    differs from the true one, so the record is exact: no label that was redrawn came out right.
+    """
+    labels = np.asarray(labels)
+    if noise not in NOISES:
+        raise ValueError(f"noise must be one of {', '.join(NOISES)}, got {noise!r}")
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate must lie between 0 and 1, got {rate!r}")
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(f"labels must be one axis of integers, got dtype {labels.dtype} and shape {labels.shape}")
+    if classes < 2 or (labels.size and not 0 <= labels.min() <= labels.max() < classes):
+        raise ValueError(f"labels must lie in 0 … {classes - 1} with at least two classes, got classes={classes!r}")
+    random = np.random.default_rng(seed)
+    chosen = random.permutation(len(labels))[: round(rate * len(labels))]
+    wrong = np.zeros(len(labels), bool)
+    wrong[chosen] = True
+    shift = random.integers(1, classes, len(labels)) if noise == "uniform" else 1
+    return Corrupted(np.where(wrong, (labels + shift) % classes, labels).astype(labels.dtype), wrong)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DataCleaning:
+    """The problem, where to start, the record of the corruption, and how to judge a solution."""
+
+    problem: Bilevel
+    x0: PerExample  # logits of zero: every weight is ½, nothing is decided
+    sizes: tuple[int, ...]  # of the network
+    wrong: np.ndarray  # (n,) of bool: which training labels were corrupted
+    test: Labelled
+
+    def y0(self, seed: int = 0) -> tuple[Layer, ...]:
+        """A network to start from."""
+        return mlp_init(jax.random.key(seed), self.sizes, self.x0.rows.dtype)
+
+    def metrics(self, x: PerExample, y: Tree) -> dict[str, jax.Array]:
+        """How good the weights and the network are.
+
+        - `clean_loss`: mean cross entropy on all clean rows, the outer objective at y;
+        - `f1`: of the rows kept as clean. Positive means kept: weight > ½. A kept row is right where its label was not corrupted;
+          a corrupted label always differs from the true one;
+        - `auroc`: of the weight as a score for "this label is right", ties counted half; NaN where no label or every label is wrong;
+        - `accuracy`: of the network on the test rows.
+        """
+        weights, right = jax.nn.sigmoid(x.rows), jnp.asarray(~self.wrong)
+        features, labels = (jnp.asarray(part) for part in self.test)
+        return {
+            "clean_loss": clean_loss(None, y, self.problem.outer_data),
+            "f1": f1(weights > 0.5, right),
+            "auroc": auroc(weights, right),
+            "accuracy": jnp.mean(jnp.argmax(mlp(y, features), -1) == labels),
+        }
+
+
+def data_cleaning(
+    train: Labelled,
+    clean: Labelled,
+    test: Labelled,
+    *,
+    sizes: Sequence[int],
+    rate: float,
+    noise: str = "uniform",
+    l2: float = 1e-3,
+    seed: int = 0,
+) -> DataCleaning:
+    """The task on given data: `train` with correct labels, of which a share `rate` is corrupted here, once, by `seed`.
+
+    Each part is a pair of features (n, inputs) and integer labels (n,). `sizes` are the widths of the network, from the
+    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss.
+    """
+    parts = {"train": train, "clean": clean, "test": test}
+    for name, (features, labels) in parts.items():
+        if np.ndim(features) != 2 or np.shape(features)[1] != sizes[0] or np.shape(labels) != np.shape(features)[:1]:
+            raise ValueError(
+                f"{name} must be features (n, {sizes[0]}), the first of sizes, and labels (n,); "
+                f"got shapes {np.shape(features)} and {np.shape(labels)}"
+            )
+    features, labels = train
+    given = corrupt(labels, rate, sizes[-1], noise, seed)
+    return DataCleaning(
+        problem=Bilevel(clean_loss, WeightedLoss(l2), tuple(clean), (features, given.labels)),
+        x0=PerExample(jnp.zeros(len(given.labels), jnp.asarray(features).dtype)),
+        sizes=tuple(sizes),
+        wrong=given.wrong,
+        test=tuple(test),
+    )
+
+
+def clean_loss(x: Tree, y: Tree, batch: Labelled) -> jax.Array:
+    """f: mean cross entropy on clean rows."""
+    return jnp.mean(cross_entropy(y, batch))
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightedLoss:
+    """g: mean of weight · cross entropy on training rows, and the penalty. Equal coefficients are one compiled program."""
+
+    l2: float
+
+    def __call__(self, x: jax.Array, y: Tree, batch: Labelled) -> jax.Array:
+        penalty = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(y))
+        return jnp.mean(jax.nn.sigmoid(x) * cross_entropy(y, batch)) + self.l2 / 2 * penalty
+
+
+def cross_entropy(y: Tree, batch: Labelled) -> jax.Array:
+    """One value for each row."""
+    features, labels = batch
+    log_probabilities = jax.nn.log_softmax(mlp(y, features))
+    return -jnp.take_along_axis(log_probabilities, labels[:, None], -1)[:, 0]
+
+
+def f1(predicted: jax.Array, truth: jax.Array) -> jax.Array:
+    """2 · true positives / (predicted positives + positives); zero where there are neither."""
+    positives = jnp.sum(predicted) + jnp.sum(truth)
+    return 2 * jnp.sum(predicted & truth) / jnp.maximum(positives, 1)
+
+
+def auroc(scores: jax.Array, truth: jax.Array) -> jax.Array:
+    """The probability that a positive row has a higher score than a negative one, ties counted half."""
+    negatives = jnp.sum(~truth)
+    ranked = jnp.sort(jnp.where(truth, jnp.inf, scores))  # the negative rows, then as many infinities as others
+    below, up_to = (jnp.minimum(jnp.searchsorted(ranked, scores, side), negatives) for side in ("left", "right"))
+    # shares before sums: a sum of counts would outgrow the digits of float32 on a large data set
+    share = (below + up_to).astype(scores.dtype) / (2 * negatives)
+    return jnp.where(jnp.isnan(scores).any(), jnp.nan, jnp.mean(share, where=truth))

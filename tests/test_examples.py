@@ -1,0 +1,61 @@
+"""The examples run as they stand, are short, and show what they promise."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wior import orders
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+def test_there_are_examples():
+    assert {"choose_an_order.py", "hyper_data_cleaning.py"} <= {path.name for path in EXAMPLES}
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """Runs an example once, in an empty folder and without this process's float64."""
+    done = {}
+    folder = tmp_path_factory.mktemp("examples")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment |= {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # most of their time is compilation
+
+    def run(name):
+        path = next(path for path in EXAMPLES if path.name == name)
+        if name not in done:
+            done[name] = subprocess.run(
+                [sys.executable, path], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+            )
+        return done[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES])
+def test_an_example_is_short_and_runs(printed, name):
+    source = next(path for path in EXAMPLES if path.name == name).read_text()
+    assert len(source.splitlines()) < 60
+    result = printed(name)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert result.stdout
+
+
+def test_hyper_data_cleaning_finds_wrong_labels(printed):
+    found = dict(
+        re.findall(r"^(F1|AUROC|test accuracy) +([\d.]+)", printed("hyper_data_cleaning.py").stdout, re.MULTILINE)
+    )
+    assert set(found) == {"F1", "AUROC", "test accuracy"}
+    assert all(float(value) > 0.9 for value in found.values())
+
+
+def test_choose_an_order_shows_every_order(printed):
+    norms = dict(re.findall(r"^([a-z-]+) +([\d.]+) ±", printed("choose_an_order.py").stdout, re.MULTILINE))
+    assert set(norms) == set(orders.BY_NAME)
+    independent = float(norms.pop("independent"))
+    assert all(float(norm) < independent for norm in norms.values())
