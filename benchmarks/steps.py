@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from workloads import Workload, cleaning, linear_softmax, logistic, mlp
 
 import wior
+from workloads import Workload, cleaning, linear_softmax, logistic, mlp
 
 RATES = {"outer_lr": 1e-3, "inner_lr": 1e-2, "adjoint_lr": 1e-2}
 SECONDS_A_TURN = 0.8
@@ -73,7 +73,14 @@ def solved(work: Workload, order: wior.orders.Order, steps: int) -> tuple[Any, f
 
     def once() -> float:
         result = wior.solve(
-            work.problem, algorithm, work.x0, work.y0, order=order, batch_size=work.batch, steps=steps, record_every=steps
+            work.problem,
+            algorithm,
+            work.x0,
+            work.y0,
+            order=order,
+            batch_size=work.batch,
+            steps=steps,
+            record_every=steps,
         )
         return float(result.history["seconds"][-1]) / steps
 
@@ -126,7 +133,9 @@ def measure_sweep(runs: int = 40) -> dict[str, Any]:
 
     def together() -> float:
         return float(
-            wior.sweep(work.problem, algorithm, work.x0, work.y0, grid=grid, seeds=runs // 8, **options).history["seconds"][-1]
+            wior.sweep(work.problem, algorithm, work.x0, work.y0, grid=grid, seeds=runs // 8, **options).history[
+                "seconds"
+            ][-1]
         )
 
     def alone() -> float:
@@ -153,7 +162,11 @@ def table(results: dict[str, Any]) -> str:
             f"| {micro['herding']:.1f} | {ratio['herding']:.2f} | {row['first_call_seconds']:.1f} s |"
         )
     if results["cleaning"]:
-        lines += ["", "| rows with a weight each | µs a step | data | peak memory above the start |", "| --- | --- | --- | --- |"]
+        lines += [
+            "",
+            "| rows with a weight each | µs a step | data | peak memory above the start |",
+            "| --- | --- | --- | --- |",
+        ]
         for row in results["cleaning"]:
             lines.append(
                 f"| {row['n']:,} | {row['microseconds']:.1f} | {row['data_bytes'] / 1e6:,.0f} MB | {row['peak_growth_bytes'] / 1e6:,.0f} MB |"

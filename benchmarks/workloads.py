@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -65,7 +66,7 @@ def mlp(batch: int = 256) -> Workload:
     """A network 784-300-100-10, one ridge for each layer."""
     sizes = (784, 300, 100, 10)
     keys = jax.random.split(jax.random.key(0), 3)
-    shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+    shapes = list(itertools.pairwise(sizes))
     y0 = [(jax.random.normal(k, s) * (2 / s[0]) ** 0.5, jnp.zeros(s[1])) for k, s in zip(keys, shapes, strict=True)]
 
     def outer(x: Any, y: Any, batch: Any) -> Any:

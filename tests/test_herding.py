@@ -190,8 +190,13 @@ CASES = {
 }
 
 
-@both_balances
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    ("balance", "case"),
+    [
+        *[pytest.param("pair", case, id=f"pair: {name}") for name, case in CASES.items()],
+        *[pytest.param("mean", case, id=f"mean: {name}") for name, case in list(CASES.items())[1:4]],
+    ],
+)
 def test_passes_are_permutations_sorted_as_the_naive_rule_says(balance, case):
     m, outer_batch, n, inner_batch, inner_batches = case
     steps = 4 * max(-(-m // outer_batch), -(-n // (inner_batch * inner_batches)))
@@ -216,10 +221,9 @@ def test_step_larger_than_the_data_falls_back_to_shuffle_once():
         np.testing.assert_array_equal(passes, np.broadcast_to(passes[0], passes.shape))
 
 
-@pytest.mark.parametrize(("balance", "record_every"), [("mean", 1), ("pair", 7)])
-def test_solve_cuts_a_run_into_blocks_and_reads_the_same_examples(balance, record_every):
-    problem, algorithm, order = problem_of(vectors_of(11, 0), vectors_of(13, 1)), Recorder(40, 3, 4), Herding(balance)
-    options = {"order": order, "batch_size": (3, 4), "steps": 40, "record_every": record_every}
+def test_solve_cuts_a_run_into_blocks_and_reads_the_same_examples():
+    problem, algorithm, order = problem_of(vectors_of(11, 0), vectors_of(13, 1)), Recorder(40, 3, 4), Herding("mean")
+    options = {"order": order, "batch_size": (3, 4), "steps": 40, "record_every": 7}
     solved = wior.solve(problem, algorithm, jnp.zeros(2), jnp.zeros(1), seed=5, **options).state
     outer, inner = record(vectors_of(11, 0), vectors_of(13, 1), order, (3, 4), 40)
     np.testing.assert_array_equal(solved.outer, outer)
@@ -233,18 +237,12 @@ def test_one_level_may_herd_while_the_other_is_reshuffled():
     np.testing.assert_array_equal(inner, naive_herding("pair", inner_vectors, passes_in(inner, 14)[0], 4, 1, 30))
 
 
-def test_many_runs_at_once_and_loops_of_known_length_read_the_same_examples():
+def test_many_runs_at_once_in_loops_of_known_length_equal_one_at_a_time():
     keys = jax.random.split(KEY, 3)
     case = problem_of(vectors_of(11, 0), vectors_of(13, 1)), Recorder(30, 3, 4), Herding(), (3, 4)
-    alone, together, in_units = (
-        jit(runner(*case, unit=1)),
-        jit(jax.vmap(runner(*case, unit=1)))(keys),
-        jit(runner(*case, unit=2)),
-    )
+    together, alone = jit(jax.vmap(runner(*case, unit=2)))(keys), jit(runner(*case, unit=1))
     for i, key in enumerate(keys):
-        one = alone(key)
-        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf, i=i: leaf[i], together), one)
-        jax.tree.map(np.testing.assert_array_equal, in_units(key), one)
+        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf, i=i: leaf[i], together), alone(key))
 
 
 def test_wrong_balance_is_named():
@@ -283,7 +281,7 @@ def naive_reorder(balance, order, vectors, used, count, batch):
 
 
 @both_balances
-@pytest.mark.parametrize(("batch", "passes"), [(1, 1), (2, 1), (3, 2), (5, 3), (8, 2)])
+@pytest.mark.parametrize(("batch", "passes"), [(1, 2), (2, 1), (3, 2), (5, 3)])
 def test_reorder_is_the_naive_rule(balance, batch, passes):
     n = 8
     rng = np.random.default_rng(10 * batch + passes)
@@ -344,8 +342,8 @@ def assert_orders_of_inner_sets(table, counts):
 
 @pytest.mark.parametrize(
     ("balance", "counts", "batch", "epochs"),
-    [("pair", None, 2, 1), ("pair", RAGGED, 3, 2), ("mean", RAGGED, 2, 1)],
-    ids=["pair, full", "pair, ragged, two passes", "mean, ragged"],
+    [("pair", None, 2, 1), ("mean", RAGGED, 3, 2)],
+    ids=["pair, full", "mean, ragged, two passes"],
 )
 def test_inner_sets_are_sorted_after_each_visit_and_stay_permutations(balance, counts, batch, epochs):
     problem, algorithm = conditional(counts), wior.WiORCBO(0.1, 0.1, 0.1, inner_epochs=epochs)

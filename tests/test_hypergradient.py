@@ -109,7 +109,7 @@ def test_too_few_conjugate_gradient_steps_are_an_error():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(40, 30)) * np.geomspace(1, 100, 30)
     problem = wior.Bilevel(lambda x, y, b: jnp.mean(b @ y), lambda x, y, b: jnp.mean((b @ y - x[0]) ** 2), rows, rows)
-    with pytest.raises(RuntimeError, match="not solved.*limit=2"):
+    with pytest.raises(RuntimeError, match=r"not solved.*limit=2"):
         wior.hypergradient(problem, jnp.ones(1), jnp.ones(30), limit=2)
 
 

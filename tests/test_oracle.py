@@ -5,10 +5,10 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import problems
 import pytest
 from jax.flatten_util import ravel_pytree
 
+import problems
 import wior
 from wior import oracle
 from wior.algorithms.algorithm import Draws

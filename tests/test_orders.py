@@ -130,6 +130,7 @@ def test_one_pass_is_the_pass_inside_a_run(order, n):
 @pytest.mark.parametrize(
     ("order", "n", "length"),
     [(Incremental(), 60, 65), (Independent(), 60, 65), (RandomReshuffling(), 60, 65), (FlipFlop(), 300, 150)],
+    ids=str,
 )
 def test_compiled_for_many_keys_equals_eager_for_one(order, n, length):
     keys = jax.random.split(KEY, 2)

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import problems
 import pytest
 
+import problems
 import wior
 from wior import loop
 from wior.baselines import WiRBO
@@ -377,7 +377,7 @@ STEP_SIZES = [
 
 
 @pytest.mark.parametrize("which", ["outer_lr", "inner_lr", "adjoint_lr"])
-@pytest.mark.parametrize(("value", "kind", "message"), STEP_SIZES, ids=lambda part: repr(part)[:20])
+@pytest.mark.parametrize(("value", "kind", "message"), STEP_SIZES, ids=[repr(value) for value, *_ in STEP_SIZES])
 def test_step_sizes_are_positive_numbers(which, value, kind, message):
     rates = {"outer_lr": 0.1, "inner_lr": 0.1, "adjoint_lr": 0.1}
     with pytest.raises(kind) as error:

@@ -123,8 +123,8 @@ def test_metrics_that_go_through_numpy_are_called_as_they_are():
 
 def test_progress_shows_steps_and_metrics(capsys):
     runs.solve(progress=True)
-    shown = capsys.readouterr().out
-    assert "WiORBO" in shown
+    shown = capsys.readouterr().err
+    assert "WiORBO, RandomReshuffling()" in shown
     assert "60/60" in shown
     assert "size" in shown
 

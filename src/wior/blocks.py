@@ -141,11 +141,14 @@ def start_at(plan: Plan, step: int) -> Start:
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
     """One key for each stream; the last is for the inner sets of conditional problems."""
-    of = lambda level, number: jax.random.fold_in(jax.random.fold_in(key, ("outer", "inner").index(level)), number)
-    return (*(of(s.level, s.number) for s in plan.streams), of("inner", 0))
+    return _fold_in((*((s.level == "inner", s.number) for s in plan.streams), (True, 0)), key)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fold_in(streams: tuple[tuple[bool, int], ...], key: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(jax.random.fold_in(jax.random.fold_in(key, int(level)), number) for level, number in streams)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -86,13 +86,19 @@ def arrays(name: str, data: Tree) -> Tree:
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
         try:
-            return jnp.asarray(leaf)
+            return strong(leaf)
         except TypeError:
             raise TypeError(
                 f"{path_name(name, path)} must be an array of numbers, got {type(leaf).__name__}: {leaf!r:.80}"
             ) from None
 
     return jax.tree_util.tree_map_with_path(convert, data)
+
+
+def strong(leaf: Any) -> jax.Array:
+    """An array whose type does not give way to others': one that does would be a second program after its first step."""
+    array = jnp.asarray(leaf)
+    return jax.lax.convert_element_type(array, array.dtype)
 
 
 def floating(name: str, variable: Tree) -> Tree:
@@ -110,7 +116,7 @@ def floating(name: str, variable: Tree) -> Tree:
             raise ValueError(
                 f"{path_name(name, path)} has values that are not finite; the start of a run must be finite"
             )
-    return jax.tree.map(jnp.asarray, variable)
+    return jax.tree.map(strong, variable)
 
 
 def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:

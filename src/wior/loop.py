@@ -42,6 +42,7 @@ class Program:
     begin: Callable[[], blocks.Carry]
     advance: Callable[[blocks.Carry, blocks.Start, Any], tuple[Any, Any, Any]]
     measure: Callable[[blocks.Carry], dict[str, Any]]
+    measure_compiles: bool
     metric_names: tuple[str, ...]
     runs: tuple[int, ...]  # the axes that many runs at once add to every value: none for one run
     drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
@@ -120,6 +121,8 @@ class _Run:
         overhead = _Clock()
         self.carry, *_ = overhead.time(lambda: self._advanced(0))
         self.overhead = overhead.seconds
+        if self.program.measure_compiles:
+            self.compile_clock.time(lambda: self.program.measure(self.carry))
 
     def steps_in_time(self, seconds: float) -> int:
         """How many steps fit, by the pace of the last block; a few before there was one."""
@@ -153,9 +156,9 @@ class _Run:
             self.history[name].append(value)
 
     def latest(self) -> dict[str, Any]:
-        return {
-            name: float(np.nanmin(self.history[name][-1])) for name in self.program.metric_names if self.history[name]
-        }
+        """The last value of each metric, the mean over the runs where it is a number."""
+        last = {name: np.ravel(self.history[name][-1]) for name in self.program.metric_names if self.history[name]}
+        return {name: float(np.mean(v[np.isfinite(v)])) if np.isfinite(v).any() else np.nan for name, v in last.items()}
 
     def save(self) -> None:
         if self.store is None:

@@ -15,6 +15,7 @@ def bar(show: bool, title: str, total: int, done: int = 0) -> Iterator[Report]:
     if not show:
         yield lambda step, latest: None
         return
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -33,7 +34,8 @@ def bar(show: bool, title: str, total: int, done: int = 0) -> Iterator[Report]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[latest]}"),
     )
-    with Progress(*columns) as progress:
+    # on stderr, so that what a program prints can be piped
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, completed=done, latest="")
 
         def report(step: int, latest: dict[str, Any]) -> None:

@@ -80,6 +80,7 @@ def solve(
             setup.plan, setup.problem, setup.algorithm, carry, keys, start, count
         ),
         measure=lambda carry: measure(carry.state.x, carry.state.y),
+        measure_compiles=compiles(metrics, setup.x, setup.y),
         metric_names=setup.metric_names,
         runs=(),
         drawn=setup.drawn,
@@ -88,7 +89,7 @@ def solve(
     )
     store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
     try:
-        with bar(progress, type(algorithm).__name__, setup.limits.steps) as report:
+        with bar(progress, title(algorithm, order), setup.limits.steps) as report:
             done = loop.drive(program, setup.limits, store, report)
     finally:
         if store is not None:
@@ -238,7 +239,7 @@ def metric_names(metrics: Metrics | None, x: Tree, y: Tree) -> tuple[str, ...]:
     if metrics is None:
         return ()
     checks.function("metrics", metrics)
-    found = jax.eval_shape(metrics, x, y) if traceable(metrics, x, y) else metrics(x, y)
+    found = jax.eval_shape(metrics, x, y) if compiles(metrics, x, y) else metrics(x, y)
     if not isinstance(found, dict):
         raise TypeError(f"metrics must return a dictionary of numbers, got {type(found).__name__}")
     for name, value in found.items():
@@ -249,8 +250,10 @@ def metric_names(metrics: Metrics | None, x: Tree, y: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def traceable(metrics: Metrics, x: Tree, y: Tree) -> bool:
-    """Whether metrics can be compiled; one that goes through numpy cannot, and is called as it is."""
+def compiles(metrics: Metrics | None, x: Tree, y: Tree) -> bool:
+    """Whether there are metrics that can be compiled; some go through numpy, cannot, and are called as they are."""
+    if metrics is None:
+        return False
     try:
         jax.eval_shape(metrics, x, y)
     except (
@@ -265,13 +268,24 @@ def traceable(metrics: Metrics, x: Tree, y: Tree) -> bool:
 def measurement(metrics: Metrics | None, x: Tree, y: Tree) -> Metrics:
     if metrics is None:
         return lambda x, y: {}
-    return jax.jit(metrics) if traceable(metrics, x, y) else metrics
+    return compiled(metrics, False) if compiles(metrics, x, y) else metrics
+
+
+@functools.lru_cache(maxsize=8)
+def compiled(metrics: Metrics, many: bool) -> Metrics:
+    """The compiled metrics of one run or of many, kept for the next run: `jit` knows a bound method by its object only."""
+    return jax.jit(jax.vmap(metrics) if many else metrics)
 
 
 def open_store(checkpoint: str | Path | Checkpoint | None, describe: Callable[[], dict[str, Any]]) -> Store | None:
     if checkpoint is None:
         return None
     return Store(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), describe())
+
+
+def title(algorithm: Algorithm, order: Orders) -> str:
+    both_levels = " / ".join(repr(one) for one in order) if isinstance(order, tuple) else repr(order)
+    return f"{type(algorithm).__name__}, {both_levels}"
 
 
 def run_key(seed: int) -> jax.Array:

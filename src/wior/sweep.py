@@ -19,7 +19,7 @@ from wior.checkpoint import Checkpoint, describe_algorithm
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.progress import bar
-from wior.solve import Metrics, Orders, Setup, measurement, open_store, prepare, run_key, traceable
+from wior.solve import Metrics, Orders, Setup, compiled, compiles, open_store, prepare, run_key, title
 
 Tree = Any
 
@@ -95,8 +95,8 @@ def sweep(
             else dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"program-{number}")
         )
         same = [algorithms[i] for i in members]
-        title = f"{type(algorithm).__name__} × {len(members) * len(chosen)} runs"
-        pieces.append((members, _run_together(setup, same, chosen, metrics, own, progress, title)))
+        heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
+        pieces.append((members, _run_together(setup, same, chosen, metrics, own, progress, heading)))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -151,7 +151,7 @@ def _run_together(
     metrics: Metrics | None,
     checkpoint: Checkpoint | None,
     progress: bool,
-    title: str,
+    heading: str,
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
@@ -166,6 +166,7 @@ def _run_together(
             setup.plan, in_step(setup.y), setup.problem, stacked, carry, keys, start, count
         ),
         measure=_measure_all(metrics, setup, len(repeated)),
+        measure_compiles=compiles(metrics, setup.x, setup.y),
         metric_names=setup.metric_names,
         runs=(len(repeated),),
         drawn=setup.drawn,
@@ -177,7 +178,7 @@ def _run_together(
         lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
     )
     try:
-        with bar(progress, title, setup.limits.steps) as report:
+        with bar(progress, heading, setup.limits.steps) as report:
             return loop.drive(program, setup.limits, store, report)
     finally:
         if store is not None:
@@ -187,14 +188,13 @@ def _run_together(
 def _measure_all(metrics: Metrics | None, setup: Setup, runs: int) -> Callable[[blocks.Carry], dict[str, Any]]:
     if metrics is None:
         return lambda carry: {}
-    if traceable(metrics, setup.x, setup.y):
-        mapped = jax.jit(jax.vmap(metrics))
+    if compiles(metrics, setup.x, setup.y):
+        mapped: Any = compiled(metrics, True)
         return lambda carry: mapped(carry.state.x, carry.state.y)
-    measure = measurement(metrics, setup.x, setup.y)
 
     def one_by_one(carry: blocks.Carry) -> dict[str, Any]:
         def one(run: int) -> dict[str, Any]:
-            return measure(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y)))
+            return metrics(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y)))
 
         each = [one(run) for run in range(runs)]
         return {name: np.asarray([values[name] for values in each]) for name in setup.metric_names}
