@@ -9,7 +9,7 @@ demo: $(STAMP)  ## compare orders on the embedded digits and save a plot
 	$(BIN)/wior demo
 
 test: lint  ## lint, type check and the test suite
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 slow: $(STAMP)  ## the tests that take minutes: rates as slopes
 	$(BIN)/pytest -m slow

@@ -413,7 +413,6 @@ def test_a_step_of_wior_bo_costs_three_sevenths_of_one_of_wir_bo():
         return step.compile().cost_analysis()["flops"]
 
     ratio = operations(WiRBO(0.1, 0.1, 0.1)) / operations(wior.WiORBO(0.1, 0.1, 0.1))
-    print(ratio)
     assert 2.2 < ratio < 2.35
 
 

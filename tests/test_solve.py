@@ -124,7 +124,7 @@ def test_metrics_that_go_through_numpy_are_called_as_they_are():
 def test_progress_shows_steps_and_metrics(capsys):
     runs.solve(progress=True)
     shown = capsys.readouterr().err
-    assert "WiORBO, RandomReshuffling()" in shown
+    assert "WiORBO, RandomReshuffling" in shown
     assert "60/60" in shown
     assert "size" in shown
 
@@ -224,3 +224,17 @@ def test_float32_stays_float32():
     problem = runs.problem()
     result = wior.solve(problem, runs.ALGORITHM, x0, y0, batch_size=4, steps=5)
     assert {leaf.dtype for leaf in jax.tree.leaves(result.state)} == {jnp.dtype("float32")}
+
+
+def test_a_start_that_takes_its_type_from_a_number_is_no_second_program():
+    problem = wior.Bilevel(
+        lambda x, y, b: jnp.mean(b @ y), lambda x, y, b: jnp.sum((y - x) ** 2), *[np.ones((4, 3))] * 2
+    )
+    before = blocks.block._cache_size()
+    wior.solve(problem, wior.WiORBO(0.1, 0.1, 0.1), jnp.full(3, -1.0), jnp.zeros(3), steps=10, batch_size=2)
+    assert blocks.block._cache_size() == before + 1
+
+
+def test_a_metric_that_is_no_number_is_recorded_as_such():
+    history = runs.solve(metrics=lambda x, y: {"first": jnp.nan * x["dense"][0], "size": 1.0}).history
+    assert np.isnan(history["first"]).all()

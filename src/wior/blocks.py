@@ -24,6 +24,7 @@ from wior import oracle, visits
 from wior.algorithms.algorithm import Algorithm, Draws, Seen, Visits
 from wior.orders import Herding, Order, ShuffleOnce
 from wior.orders import herding as herd
+from wior.orders.bijection import LARGEST
 from wior.problems import ConditionalBilevel, ConditionalCompositional, Problem
 
 Tree = Any
@@ -102,6 +103,9 @@ def make_plan(
         for number, count in enumerate(getattr(algorithm.streams, level)):
             too_few = isinstance(order, Herding) and batch * count > sizes[level]
             streams.append(Stream(level, number, ShuffleOnce() if too_few else order, sizes[level], batch, count))
+    for level, n in sizes.items():
+        if n > LARGEST:
+            raise ValueError(f"the {level} data have {n} examples; at most {LARGEST} can be ordered")
     conditional = isinstance(problem, (ConditionalBilevel, ConditionalCompositional))
     most = max(stream.chunk for stream in streams)
     return Plan(

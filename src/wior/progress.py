@@ -21,16 +21,13 @@ def bar(show: bool, title: str, total: int, done: int = 0) -> Iterator[Report]:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(16),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[latest]}"),
     )

@@ -284,8 +284,8 @@ def open_store(checkpoint: str | Path | Checkpoint | None, describe: Callable[[]
 
 
 def title(algorithm: Algorithm, order: Orders) -> str:
-    both_levels = " / ".join(repr(one) for one in order) if isinstance(order, tuple) else repr(order)
-    return f"{type(algorithm).__name__}, {both_levels}"
+    names = dict.fromkeys(type(one).__name__ for one in (order if isinstance(order, tuple) else (order,)))
+    return f"{type(algorithm).__name__}, {' / '.join(names)}"
 
 
 def run_key(seed: int) -> jax.Array:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 EXACT_BELOW = 256
-ROUNDS = 6
+LARGE = 2**16
 LARGEST = 2**31 - 1
 
 
@@ -38,16 +38,21 @@ class Network(NamedTuple):
 def keyed(key: jax.Array, n: int) -> Network:
     """The network of a key."""
     a, b = factors(n)
-    words = tuple(jax.random.bits(key, (ROUNDS,), jnp.uint32))
-    if a * b == n:
-        return Network(words, ())
-    outside = jnp.arange(n, a * b, dtype=jnp.uint32)
-    inside = lax.while_loop(
-        lambda image: jnp.any(image >= n),
-        lambda image: jnp.where(image >= n, _rounds(words, image, a, b), image),
-        _rounds(words, outside, a, b),
-    )
-    return Network(words, tuple(inside))
+    words = tuple(jax.random.bits(key, (rounds(n),), jnp.uint32))
+    images = _rounds(words, jnp.arange(n, a * b, dtype=jnp.uint32), a, b)
+    # each turn doubles how far a walk has come; one that stays outside for ever is never begun from inside
+    for _ in range((a * b - n - 1).bit_length() if a * b > n else 0):
+        images = jnp.where(images >= n, images[jnp.maximum(images, jnp.uint32(n)) - jnp.uint32(n)], images)
+    return Network(words, tuple(images))
+
+
+def rounds(n: int) -> int:
+    """How many rounds mix n positions well.
+
+    Two positions with the same right half keep their distance with probability b⁻³ after six rounds: too often for a small
+    b, where ten rounds are needed.
+    """
+    return 10 if n < LARGE else 6
 
 
 def permuted(network: Network, positions: jax.Array, n: int) -> jax.Array:

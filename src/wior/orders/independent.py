@@ -29,11 +29,12 @@ class Independent(Order):
 
 def draws(key: jax.Array, numbers: jax.Array, offsets: jax.Array, below: Any) -> jax.Array:
     """A uniform number in [0, below) for each pass number and offset: the cipher of jax's generator at that counter."""
-    data = jax.random.key_data(key)
+    data, numbers = jax.random.key_data(key), jnp.broadcast_to(numbers, offsets.shape)
     high, low = threefry_2x32(data, jnp.concatenate([numbers.reshape(-1), offsets.reshape(-1)])).reshape(2, -1)
     if isinstance(below, int) and below >= 2**16:
         # one word modulo a large number would favour the small results
-        a, b = bijection.factors(below)
-        number = (high % jnp.uint32(a)) * jnp.uint32(b) + low % jnp.uint32(b)
+        a, b = (jnp.uint32(factor) for factor in bijection.factors(below))
+        number, other = (high % a) * b + low % b, (high // a % a) * b + low // b % b
+        number = jnp.where(number >= below, other, number)  # past the end: drawn again, by the digits not yet used
         return jnp.where(number >= below, number - jnp.uint32(below), number).astype(jnp.int32)
     return (low % jnp.asarray(below, jnp.uint32)).astype(jnp.int32)
