@@ -186,7 +186,7 @@ def test_conditional_derivatives_are_the_dense_ones(build, weights):
         outer_point, outer_pullback = oracle.represent(problem.represent_outer, x, xi)
         return (
             outer_pullback(oracle.conditional_outer_x(problem, outer_point, y, xi)),
-            oracle.conditional_outer_y(problem, outer_point, y, xi),
+            oracle.conditional_outer_y(problem, outer_point, y, xi, None),
             oracle.conditional_inner(problem, point, y, u, rows, weights),
             pullback(oracle.conditional_cross(problem, point, y, u, rows, weights)),
         )
@@ -211,7 +211,7 @@ def test_conditional_maps_are_the_dense_ones(weights):
         return (
             oracle.conditional_map(problem, x, rows, weights),
             oracle.conditional_map_pullback(problem, x, u, rows, weights),
-            oracle.conditional_map_gradient(problem, y, xi),
+            oracle.conditional_map_gradient(problem, y, xi, None),
         )
 
     r, r_x_u, f_y = derivatives(x, y, u)

@@ -25,8 +25,7 @@ def positive_integer(name: str, value: Any) -> int:
 def positive_number(name: str, value: Any, *, infinite: bool = False) -> None:
     """A real number above zero; `infinite` allows inf."""
     expected = "a positive number" if infinite else "a positive finite number"
-    number_like = isinstance(value, (numbers.Real, np.ndarray, jax.Array)) and not isinstance(value, (bool, np.bool_))
-    if not number_like or np.shape(value) != ():
+    if not _is_real_number(value):
         raise TypeError(f"{name} must be {expected}, got {value!r} of type {type(value).__name__}")
     number = float(value)
     if math.isnan(number) or number <= 0 or (math.isinf(number) and not infinite):
@@ -42,10 +41,17 @@ def step_size(name: str, value: Any) -> None:
             raise type(error)(f"{error}; or give a schedule, a function of the step number") from None
         return
     first = value(0)
-    if jnp.ndim(first) != 0 or not math.isfinite(float(first)) or float(first) < 0:
+    if not _is_real_number(first) or not math.isfinite(float(first)) or float(first) < 0:
         raise ValueError(
             f"{name} is a schedule whose value at step 0 is {first!r}; it must be a non-negative finite number"
         )
+
+
+def _is_real_number(value: Any) -> bool:
+    if not isinstance(value, (numbers.Real, np.ndarray, jax.Array)):
+        return False
+    array = np.asarray(value)
+    return array.shape == () and bool(np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer))
 
 
 def function(name: str, value: Any) -> None:

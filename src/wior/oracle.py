@@ -215,9 +215,9 @@ def represent(represent_rows: Callable[..., Tree] | None, x: Tree, rows: Tree) -
     return features, lambda cotangent: pullback(cotangent)[0]
 
 
-def conditional_outer_y(problem: Any, point: Tree, y: Tree, xi: Tree) -> Tree:
-    """∇_y f at one outer example. One pass."""
-    count(1, 1, "outer_gradients")
+def conditional_outer_y(problem: Any, point: Tree, y: Tree, xi: Tree, weights: jax.Array | None) -> Tree:
+    """∇_y f at one outer example, for an update on inner rows with these weights. One pass."""
+    count(1, _updates(weights), "outer_gradients")
     return jax.grad(problem.outer, 1)(point, y, xi)
 
 
@@ -256,9 +256,9 @@ def conditional_map_pullback(problem: Any, x: Tree, u: Tree, rows: Tree, weights
     return jax.vjp(lambda x: weighted_mean(lambda rows: problem.inner(x, rows), weights, rows), x)[1](u)[0]
 
 
-def conditional_map_gradient(problem: Any, y: Tree, xi: Tree) -> Tree:
-    """∇f(y) at one outer example. One pass."""
-    count(1, 1, "outer_gradients")
+def conditional_map_gradient(problem: Any, y: Tree, xi: Tree, weights: jax.Array | None) -> Tree:
+    """∇f(y) at one outer example, for an update on inner rows with these weights. One pass."""
+    count(1, _updates(weights), "outer_gradients")
     return jax.grad(problem.outer)(y, xi)
 
 
@@ -275,6 +275,11 @@ def conditional_loss(problem: Any, point: Tree, y: Tree, rows: Tree, weights: ja
 
 def _examples(rows: Tree, weights: jax.Array | None) -> Any:
     return jax.tree.leaves(rows)[0].shape[0] if weights is None else jnp.sum(weights > 0)
+
+
+def _updates(weights: jax.Array | None) -> Any:
+    """One, or none where every row is padding and the update is not made."""
+    return 1 if weights is None else jnp.any(weights > 0)
 
 
 def _add(known: dict[str, int], running: dict[str, jax.Array]) -> None:

@@ -70,7 +70,7 @@ class WiORCBO(Algorithm):
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
                 zeta = jax.tree.map(lambda leaf: leaf[index], rows)
                 point = oracle.rows_of(inner_point, problem.represent is not None, index)
-                f_y = oracle.conditional_outer_y(problem, outer_point, y, xi)
+                f_y = oracle.conditional_outer_y(problem, outer_point, y, xi, weights)
                 g_y, g_yy_u = oracle.conditional_inner(problem, point, y, u, zeta, weights)
                 return descend(y, inner_lr, g_y), descend(u, adjoint_lr, tree.sub(g_yy_u, f_y)), (g_y, g_yy_u)
 
