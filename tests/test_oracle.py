@@ -278,13 +278,13 @@ def test_counts_of_conditional_calls(weights, n):
     xi, rows, _ = one_set(problem, None)
     call = functools.partial
     assert counts(call(oracle.conditional_outer_x, problem), x, y, xi) == (1, 0, 0, 0, 1)
-    assert counts(call(oracle.conditional_outer_y, problem), x, y, xi) == (1, 0, 0, 0, 1)
+    assert counts(call(oracle.conditional_outer_y, problem), x, y, xi, None) == (1, 0, 0, 0, 1)
     assert counts(call(oracle.conditional_inner, problem), x, y, y, rows, weights) == (0, n, 0, n, 2)
     assert counts(call(oracle.conditional_cross, problem), x, y, y, rows, weights) == (0, 0, n, 0, 2)
     problem, _, x, y, _ = problems.conditional_compositional()
     assert counts(call(oracle.conditional_map, problem), x, rows, weights) == (0, n, 0, 0, 0)
     assert counts(call(oracle.conditional_map_pullback, problem), x, y, rows, weights) == (0, 0, n, 0, 1)
-    assert counts(call(oracle.conditional_map_gradient, problem), y, xi) == (1, 0, 0, 0, 1)
+    assert counts(call(oracle.conditional_map_gradient, problem), y, xi, None) == (1, 0, 0, 0, 1)
 
 
 def scanned(body, length):
