@@ -242,7 +242,9 @@ def advance(
 
             everything = lax.fori_loop(0, whole, unit, everything)
             first = first + whole * plan.unit
-        return lax.fori_loop(first, last, lambda i, everything: step(i, *everything), everything)
+        return lax.fori_loop(
+            first, last, lambda i, everything: step(jnp.asarray(i, jnp.int32), *everything), everything
+        )
 
     everything = (start.places, carry, oracle.Tally().running())
     if not any(s.adaptive for s in plan.streams):

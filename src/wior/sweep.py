@@ -78,17 +78,34 @@ def sweep(
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
-    setup = prepare(
-        problem, algorithm, x0, y0, order, batch_size, epochs, steps, None, None, chosen[0], metrics, record_every
-    )
+    groups = _by_program(algorithms)
+    # one setup for each program: a field that is part of it may change the plan
+    setups = [
+        prepare(
+            problem,
+            algorithms[members[0]],
+            x0,
+            y0,
+            order,
+            batch_size,
+            epochs,
+            steps,
+            None,
+            None,
+            chosen[0],
+            metrics,
+            record_every,
+        )
+        for members in groups
+    ]
+    setup = setups[0]
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(checkpoint)
 
     pieces: list[tuple[list[int], loop.Finished]] = []
-    groups = _by_program(algorithms)
-    for number, members in enumerate(groups):
+    for number, (members, own_setup) in enumerate(zip(groups, setups, strict=True)):
         own = (
             checkpoint
             if checkpoint is None or len(groups) == 1
@@ -96,7 +113,7 @@ def sweep(
         )
         same = [algorithms[i] for i in members]
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-        pieces.append((members, _run_together(setup, same, chosen, metrics, own, progress, heading)))
+        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading)))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -222,8 +239,12 @@ def _joined(
     first = pieces[0][1]
     history = {}
     for name, values in first.history.items():
-        shared = values.ndim == 1
-        history[name] = values if shared else joined([np.moveaxis(done.history[name], 0, -1) for _, done in pieces])
+        parts = [np.moveaxis(np.asarray(done.history[name]), 0, -1) for _, done in pieces]
+        if values.ndim == 1 and (name == "seconds" or all(np.array_equal(part, parts[0]) for part in parts)):
+            history[name] = values
+            continue
+        runs = [len(members) * len(seeds) for members, _ in pieces]
+        history[name] = joined([np.broadcast_to(p, (n, p.shape[-1])) for n, p in zip(runs, parts, strict=True)])
     history["seconds"] = sum((done.history["seconds"] for _, done in pieces[1:]), first.history["seconds"])
     state = [done.carry.state for _, done in pieces]
     result = SweepResult(
@@ -241,10 +262,12 @@ def _joined(
         return result
     mean = np.mean(result.final(best_by), -1)
     worst = -np.inf if largest else np.inf
-    ranked = np.where(np.isfinite(mean), mean, worst)
+    ends = jax.tree.leaves((result.x, result.y))
+    finite = np.logical_and.reduce([np.isfinite(leaf).reshape(len(settings), -1).all(1) for leaf in ends])
+    ranked = np.where(np.isfinite(mean) & finite, mean, worst)
     index = int(np.argmax(ranked) if largest else np.argmin(ranked))
     if not np.isfinite(ranked[index]):
         raise ValueError(
-            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any; try smaller step sizes"
+            f"every setting of the grid diverged: {best_by!r} or the variables are not finite at the end of any; try smaller step sizes"
         )
     return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)

@@ -13,8 +13,14 @@ Tree = Any
 
 
 def sub(a: Tree, b: Tree) -> Tree:
-    """a − b, where a leaf that is `None` on the left counts as zero."""
-    return jax.tree.map(lambda left, right: -right if left is None else left - right, a, b, is_leaf=_is_none)
+    """a − b, where a leaf that is `None` on the left counts as zero; `None` on both sides stays."""
+
+    def one(left: Any, right: Any) -> Any:
+        if right is None:
+            return None
+        return -right if left is None else left - right
+
+    return jax.tree.map(one, a, b, is_leaf=_is_none)
 
 
 def neg(a: Tree) -> Tree:

@@ -117,7 +117,8 @@ class Algorithm:
 
 def at_step(rate: Any, step: jax.Array) -> Any:
     """The value of a step size at a step: itself, or the schedule's."""
-    return rate(step) if callable(rate) else rate
+    # signed: a schedule that subtracts from its step must be able to go below zero
+    return rate(step.astype(jnp.int32)) if callable(rate) else rate
 
 
 def is_infinite(radius: Any) -> bool:
