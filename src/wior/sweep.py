@@ -268,6 +268,6 @@ def _joined(
     index = int(np.argmax(ranked) if largest else np.argmin(ranked))
     if not np.isfinite(ranked[index]):
         raise ValueError(
-            f"every setting of the grid diverged: {best_by!r} or the variables are not finite at the end of any; try smaller step sizes"
+            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any, or x and y are not; try smaller step sizes"
         )
     return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)
