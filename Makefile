@@ -11,7 +11,7 @@ demo: $(STAMP)  ## compare orders on the embedded digits and save a plot
 test: lint  ## lint, type check and the test suite
 	$(BIN)/pytest -n 2 --dist loadfile
 
-slow: $(STAMP)  ## the tests that take minutes: rates as slopes
+slow: $(STAMP)  ## the tests that take minutes: rates as slopes, restated problems under every order
 	$(BIN)/pytest -m slow
 
 lint: $(STAMP)
