@@ -27,8 +27,6 @@ from workloads import Workload, cleaning, linear_softmax, logistic, mlp
 
 RATES = {"outer_lr": 1e-3, "inner_lr": 1e-2, "adjoint_lr": 1e-2}
 SECONDS_A_TURN = 0.8
-LIMITS = {"reshuffling": 1.10, "herding": 1.35}
-LIMITS_LOGISTIC = {"reshuffling": 1.25, "herding": 1.60}
 
 
 def hand_written(work: Workload, steps: int) -> Any:

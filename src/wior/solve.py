@@ -227,7 +227,7 @@ def both(name: str, value: Any, problem: Problem, kind: type, expected: str) -> 
     outer, inner = value if pair else (value, value)
     for one in (outer, inner):
         if not isinstance(one, kind):
-            hint = f"; did you mean {type(one).__name__}()?" if isinstance(one, type) and issubclass(one, kind) else ""
+            hint = f"; did you mean {one.__name__}()?" if isinstance(one, type) and issubclass(one, kind) else ""
             raise TypeError(
                 f"{name} must be {expected} or a pair (outer, inner) of them, got {one!r} of type {type(one).__name__}{hint}"
             )
