@@ -21,8 +21,8 @@ import numpy as np
 from jax import lax
 
 from wior import oracle, visits
-from wior.algorithms.algorithm import Algorithm, Draws, Seen, Visits
-from wior.orders import Herding, Order, ShuffleOnce
+from wior.algorithms.algorithm import Algorithm, Draws, Reserve, Reserves, Seen, Visits
+from wior.orders import Herding, Order, RandomReshuffling, ShuffleOnce
 from wior.orders import herding as herd
 from wior.orders.bijection import LARGEST
 from wior.problems import ConditionalBilevel, ConditionalCompositional, Problem
@@ -33,18 +33,24 @@ INDICES_IN_BLOCK = 2**18
 STEPS_IN_BLOCK = 4096
 STEPS_IN_UNIT = 64
 STEPS_IN_UNIT_OF_A_LINE = 8
+BESIDE_THE_STREAMS = ((1, 0), (2, 0), (3, 0), (3, 1))
+VISITS, STEPS, OUTER_RESERVE, INNER_RESERVE = range(-4, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """One sequence of examples: a level, its number there, the order it follows, and what a step takes from it."""
+    """One sequence of examples: a level, the order it follows, and the kinds of batches that a step takes from it."""
 
     level: str
-    number: int
+    first: int  # the number of its first kind at the level
+    kinds: tuple[int, ...]  # batches of each kind in a step
     order: Order
     n: int
     batch: int
-    batches: int  # in a step
+
+    @property
+    def batches(self) -> int:
+        return sum(self.kinds)
 
     @property
     def chunk(self) -> int:
@@ -100,9 +106,12 @@ def make_plan(
     """The plan of a run; `orders` and `batches` are (outer, inner)."""
     sizes, streams = problem.sizes(), []
     for level, order, batch in zip(("outer", "inner"), orders, batches, strict=True):
-        for number, count in enumerate(getattr(algorithm.streams, level)):
-            too_few = isinstance(order, Herding) and batch * count > sizes[level]
-            streams.append(Stream(level, number, ShuffleOnce() if too_few else order, sizes[level], batch, count))
+        wanted = getattr(algorithm.streams, level)
+        kinds = {i: (count,) for i, count in enumerate(wanted)} if algorithm.streams.separate else {0: wanted}
+        for first, own in kinds.items():
+            if sum(own):
+                too_few = isinstance(order, Herding) and batch * sum(own) > sizes[level]
+                streams.append(Stream(level, first, own, ShuffleOnce() if too_few else order, sizes[level], batch))
     for level, n in sizes.items():
         if n > LARGEST:
             raise ValueError(f"the {level} data have {n} examples; at most {LARGEST} can be ordered")
@@ -146,13 +155,13 @@ def start_at(plan: Plan, step: int) -> Start:
 
 
 def stream_keys(plan: Plan, key: jax.Array) -> tuple[jax.Array, ...]:
-    """One key for each stream; the last is for the inner sets of conditional problems."""
-    return _fold_in((*((s.level == "inner", s.number) for s in plan.streams), (True, 0)), key)
+    """One key for each stream, then those of the inner sets of conditional problems, the steps and the two reserves."""
+    return _fold_in((*((int(s.level == "inner"), s.first) for s in plan.streams), *BESIDE_THE_STREAMS), key)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _fold_in(streams: tuple[tuple[bool, int], ...], key: jax.Array) -> tuple[jax.Array, ...]:
-    return tuple(jax.random.fold_in(jax.random.fold_in(key, int(level)), number) for level, number in streams)
+def _fold_in(streams: tuple[tuple[int, int], ...], key: jax.Array) -> tuple[jax.Array, ...]:
+    return tuple(jax.random.fold_in(jax.random.fold_in(key, level), number) for level, number in streams)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -161,14 +170,14 @@ def begin(plan: Plan, problem: Any, algorithm: Any, keys: tuple[jax.Array, ...],
     state = algorithm.init(problem, x, y)
     seen = seen_shapes(plan, problem, algorithm, state)
     memories = tuple(
-        stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(vectors, 1))
+        stream.order.start(key, stream.n, stream.chunk, stream.batch, *_width(stream, seen))
         if isinstance(stream.order, Herding)
         else ()
-        for stream, key, vectors in zip(plan.streams, keys, _by_stream(plan, seen), strict=False)
+        for stream, key in zip(plan.streams, keys, strict=False)
     )
     orders = None
     if isinstance(plan.visit_order, Herding):
-        orders = visits.first_orders(problem, keys[-1], plan.streams[0].n, plan.visit_size)
+        orders = visits.first_orders(problem, keys[VISITS], plan.streams[0].n, plan.visit_size)
     # a block takes its carry over, so nothing in it may be shared, least of all with the caller's x and y
     return jax.tree.map(jnp.copy, Carry(state, memories, orders))
 
@@ -202,29 +211,33 @@ def advance(
             _from_line(s, memory, place) if s.adaptive else lax.dynamic_index_in_dim(indices, i, 0, keepdims=False)
             for s, indices, memory, place in zip(plan.streams, ahead, carry.memories, places, strict=True)
         )
+        number = start.step + i.astype(jnp.uint32)
         draws = Draws(
-            outer=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "outer"),
-            inner=tuple(t for s, t in zip(plan.streams, taken, strict=True) if s.level == "inner"),
-            visits=_visits(plan, problem, algorithm, carry.visit_orders, keys[-1], start, i, taken[0][0]),
-            step=start.step + i.astype(jnp.uint32),
+            outer=_by_kind(plan, algorithm, "outer", taken),
+            inner=_by_kind(plan, algorithm, "inner", taken),
+            visits=_visits(plan, problem, algorithm, carry.visit_orders, keys[VISITS], start, i, taken[0][0]),
+            step=number,
             starts_epoch=_starts_epoch(i, start),
+            key=jax.random.fold_in(keys[STEPS], number),
+            reserves=_reserves(plan, keys),
         )
         with oracle.counting() as tally:
             state, seen = algorithm.step(problem, carry.state, draws)
         known.update(tally.known)
         calls = {name: calls[name] + tally.traced[name] if name in tally.traced else calls[name] for name in calls}
         memories = tuple(
-            _observe(s, memory, place, vectors) if s.adaptive else memory
-            for s, memory, place, vectors in zip(
-                plan.streams, carry.memories, places, _by_stream(plan, seen), strict=True
-            )
+            _observe(s, memory, place, seen) if s.adaptive else memory
+            for s, memory, place in zip(plan.streams, carry.memories, places, strict=True)
         )
         orders = carry.visit_orders
         if isinstance(plan.visit_order, Herding):
             counts = visits.counts_of(problem, taken[0][0], plan.visit_size)
-            passes = algorithm.inner_epochs
+            wanted = algorithm.visit_batches
+            used = (
+                algorithm.inner_epochs * counts if wanted is None else jnp.full_like(counts, wanted * plan.visit_batch)
+            )
             orders = visits.reordered(
-                plan.visit_order, orders, taken[0][0], counts, passes, plan.visit_batch, seen.inner[0]
+                plan.visit_order, orders, taken[0][0], used, counts, plan.visit_batch, seen.inner[0]
             )
         places = tuple(
             (tail, taken + s.chunk) if s.adaptive else (tail, taken)
@@ -299,9 +312,9 @@ def _from_line(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.
     return lax.dynamic_slice(memory.line, (place[1],), (stream.chunk,)).reshape(stream.batches, stream.batch)
 
 
-def _observe(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Array], seen: Tree) -> herd.Memory:
+def _observe(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Array], seen: Seen) -> herd.Memory:
     assert isinstance(stream.order, Herding)
-    vectors, first = herd.flat_vectors(seen, 1), place[1] // stream.batch
+    vectors, first = _vectors(stream, seen), place[1] // stream.batch
     for number in range(stream.batches):
         memory = stream.order.observe(memory, first + number, vectors[number])
     return memory
@@ -320,7 +333,7 @@ def _visits(
     """What the step reads of the inner sets of its outer examples."""
     if plan.visit_order is None:
         return None
-    outer, n, passes = plan.streams[0], plan.visit_size, algorithm.inner_epochs
+    outer, n, passes = plan.streams[0], plan.visit_size, visits.passes_of(algorithm, plan.visit_size, plan.visit_batch)
     counts = visits.counts_of(problem, examples, n)
     if isinstance(plan.visit_order, Herding):
         whole = jnp.broadcast_to(orders[examples][:, None], (outer.batch, passes, n))
@@ -334,30 +347,72 @@ def _visits(
         visit = first_pass * size + place if outer.order.repeats_within_pass else first_pass + place // size
         ragged = None if problem.counts is None else counts
         whole = visits.whole_passes(plan.visit_order, key, examples, visit, passes, n, ragged)
-    return visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None)
+    return visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None, algorithm.visit_batches)
+
+
+def _by_kind(plan: Plan, algorithm: Any, level: str, taken: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """What was taken from the streams of a level, for each kind of batch; a kind of which a step takes none has no stream."""
+    batches: dict[int, jax.Array] = {}
+    for stream, indices in zip(plan.streams, taken, strict=True):
+        if stream.level == level:
+            ends = np.cumsum(stream.kinds)
+            for i, (count, end) in enumerate(zip(stream.kinds, ends, strict=True)):
+                batches[stream.first + i] = indices[end - count : end]
+    wanted = getattr(algorithm.streams, level)
+    return tuple(batches.get(i, jnp.zeros((0, 1), jnp.int32)) for i in range(len(wanted)))
+
+
+def _reserves(plan: Plan, keys: tuple[jax.Array, ...]) -> Reserves | None:
+    """Where large batches come from; a line that is being sorted is not disturbed by them."""
+    if plan.visit_order is not None:
+        return None
+
+    def reserve(level: str, key: jax.Array) -> Reserve:
+        own = next((s for s in plan.streams if s.level == level), plan.streams[0])
+        return Reserve(key, RandomReshuffling() if own.adaptive else own.order, own.n)
+
+    return Reserves(reserve("outer", keys[OUTER_RESERVE]), reserve("inner", keys[INNER_RESERVE]))
 
 
 def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
     """Draws of the right shapes, of no meaning."""
-    taken = {
-        level: tuple(jnp.zeros((s.batches, s.batch), jnp.int32) for s in plan.streams if s.level == level)
-        for level in ("outer", "inner")
-    }
+    taken = tuple(jnp.zeros((s.batches, s.batch), jnp.int32) for s in plan.streams)
     laid = None
     if plan.visit_order is not None:
-        examples = taken["outer"][0][0]
-        whole = jnp.zeros((len(examples), algorithm.inner_epochs, plan.visit_size), jnp.int32)
+        examples = taken[0][0]
+        passes = visits.passes_of(algorithm, plan.visit_size, plan.visit_batch)
+        whole = jnp.zeros((len(examples), passes, plan.visit_size), jnp.int32)
         counts = visits.counts_of(problem, examples, plan.visit_size)
-        laid = visits.in_batches(whole, counts, plan.visit_batch, problem.counts is not None)
-    return Draws(taken["outer"], taken["inner"], laid, jnp.uint32(0), jnp.asarray(True))
+        ragged = problem.counts is not None
+        laid = visits.in_batches(whole, counts, plan.visit_batch, ragged, algorithm.visit_batches)
+    key = jax.random.key(0, impl="threefry2x32")
+    return Draws(
+        outer=_by_kind(plan, algorithm, "outer", taken),
+        inner=_by_kind(plan, algorithm, "inner", taken),
+        visits=laid,
+        step=jnp.uint32(0),
+        starts_epoch=jnp.asarray(True),
+        key=key,
+        reserves=_reserves(plan, (key,) * len(BESIDE_THE_STREAMS)),
+    )
 
 
-def _by_stream(plan: Plan, seen: Seen) -> list[Tree]:
-    return [getattr(seen, s.level)[s.number] for s in plan.streams]
+def _vectors(stream: Stream, seen: Seen) -> jax.Array:
+    """What was seen of the batches of a stream, (batches, width); kinds of derivatives that differ are orthogonal."""
+    kinds = getattr(seen, stream.level)[stream.first : stream.first + len(stream.kinds)]
+    flat = [herd.flat_vectors(vectors, 1) for vectors in kinds]
+    widths = [vectors.shape[1] for vectors in flat]
+    before = [sum(widths[:i]) for i in range(len(widths))]
+    return jnp.concatenate(
+        [
+            jnp.pad(vectors, ((0, 0), (start, sum(widths) - start - vectors.shape[1])))
+            for vectors, start in zip(flat, before, strict=True)
+        ]
+    )
 
 
-def _width(vectors: Tree, leading: int) -> tuple[int, Any]:
-    flat = jax.eval_shape(functools.partial(herd.flat_vectors, leading=leading), vectors)
+def _width(stream: Stream, seen: Seen) -> tuple[int, Any]:
+    flat = jax.eval_shape(functools.partial(_vectors, stream), seen)
     return flat.shape[-1], flat.dtype
 
 

@@ -32,6 +32,34 @@ def positive_number(name: str, value: Any, *, infinite: bool = False) -> None:
         raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
+def non_negative_number(name: str, value: Any) -> None:
+    if not _is_real_number(value):
+        raise TypeError(f"{name} must be a number that is not negative, got {value!r} of type {type(value).__name__}")
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a finite number that is not negative, got {value!r}")
+
+
+def share(name: str, value: Any) -> None:
+    """A weight or a probability: above 0, at most 1."""
+    if not _is_real_number(value):
+        raise TypeError(f"{name} must be a number above 0 and at most 1, got {value!r} of type {type(value).__name__}")
+    if not 0 < float(value) <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, got {value!r}")
+
+
+def boolean(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")
+
+
+def positive_integer_or_none(name: str, value: Any) -> None:
+    if value is not None:
+        try:
+            positive_integer(name, value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; or None") from None
+
+
 def step_size(name: str, value: Any) -> None:
     """A positive finite number, or a schedule: a function of the step that returns one."""
     if not callable(value):

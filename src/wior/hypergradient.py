@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from wior import checks, oracle, tree
+from wior.linear_systems import conjugate_gradients
 from wior.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 
@@ -144,7 +145,9 @@ def newton(function: Callable[[Tree], jax.Array], y0: Tree, tolerance: Any, limi
         y, g, length, number = loop
         product = functools.partial(_hessian_product, gradient, y)
         forcing = jnp.minimum(0.1, jnp.sqrt(length / jnp.maximum(first, 1.0)))
-        p, _ = conjugate_gradients(product, tree.neg(g), jnp.maximum(forcing * length, 0.1 * needed), limit)
+        solved = conjugate_gradients(product, tree.neg(g), jnp.maximum(forcing * length, 0.1 * needed), limit)
+        # negative curvature at once: the gradient itself is a direction of descent
+        p = tree.where(~solved.convex & (solved.steps == 1), tree.neg(g), solved.v)
         here, slope = function(y), tree.vdot(g, p)
         rounding = 10 * jnp.finfo(here.dtype).eps * jnp.abs(here)
 
@@ -171,42 +174,8 @@ def adjoint(
     """u = [∇²_yy g]⁻¹ ∇_y f at y, its residual and the residual that was asked for."""
     needed = tolerance * jnp.maximum(tree.norm(f_y), jnp.finfo(jnp.result_type(float)).tiny)
     product = functools.partial(_hessian_product, jax.grad(inner), y)
-    u, _ = conjugate_gradients(product, f_y, 0.5 * needed, limit)
+    u = conjugate_gradients(product, f_y, 0.5 * needed, limit).v
     return u, tree.norm(tree.sub(product(u), f_y)), needed
-
-
-def conjugate_gradients(product: Callable[[Tree], Tree], b: Tree, needed: Any, limit: int) -> tuple[Tree, Any]:
-    """Solves product(v) = b from v = 0 until the residual norm is at most `needed`; stops at negative curvature.
-
-    At negative curvature in the very first direction b itself is returned, a direction of descent for Newton's method.
-    """
-
-    class Loop(NamedTuple):
-        v: Tree
-        residual: Tree
-        direction: Tree
-        squared: jax.Array
-        number: jax.Array
-        convex: jax.Array
-
-    def step(loop: Loop) -> Loop:
-        image = product(loop.direction)
-        curvature = tree.vdot(loop.direction, image)
-        convex = curvature > 0
-        length = jnp.where(convex, loop.squared / jnp.where(convex, curvature, 1.0), 0.0)
-        v = tree.axpy(length, loop.direction, loop.v)
-        residual = tree.axpy(-length, image, loop.residual)
-        squared = tree.vdot(residual, residual)
-        direction = tree.axpy(squared / loop.squared, loop.direction, residual)
-        return Loop(v, residual, direction, squared, loop.number + 1, convex)
-
-    def goes_on(loop: Loop) -> Any:
-        return (jnp.sqrt(loop.squared) > needed) & (loop.number < limit) & loop.convex
-
-    squared = tree.vdot(b, b)
-    end = lax.while_loop(goes_on, step, Loop(tree.zeros_like(b), b, b, squared, jnp.int32(0), jnp.asarray(True)))
-    hopeless = ~end.convex & (end.number == 1)
-    return tree.where(hopeless, b, end.v), jnp.sqrt(end.squared)
 
 
 def full_outer(problem: Bilevel, rows: int) -> Callable[[Tree, Tree], jax.Array]:

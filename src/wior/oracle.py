@@ -3,7 +3,8 @@
 Each function states its cost in backward passes and counts itself where the call is made: gradients and products in
 examples (the paper's Gc(f), Gc(g), JV, HV), passes as passes. Counting happens while a step is traced. A count that is
 known then is a Python integer and costs nothing at run time; one that depends on the data (ragged inner sets, say) is
-carried through the loop. `scan` and `vmap` below are jax's, and multiply what their bodies count.
+carried through the loop. `scan`, `repeat`, `cond` and `vmap` below are jax's, and multiply what their bodies count, or
+count the side that was taken.
 
 A point at which the inner loss is evaluated is x itself, or the representation of the rows where a problem has one.
 """
@@ -44,6 +45,10 @@ class Tally:
         """The traced part with an entry for every name, to be carried through a loop."""
         return {name: self.traced.get(name, _zero()) for name in CALLS}
 
+    def everything(self) -> dict[str, jax.Array]:
+        """Both parts together, as numbers to be carried out of a loop or a branch."""
+        return {name: number + jnp.uint32(self.known[name]) for name, number in self.running().items()}
+
 
 class _Open(threading.local):
     def __init__(self) -> None:
@@ -71,6 +76,16 @@ def count(passes: int, examples: Any, *names: str) -> None:
             _open.tallies[-1].add(name, examples)
 
 
+def no_calls() -> dict[str, jax.Array]:
+    """Counters at zero, for a loop that carries them."""
+    return Tally().running()
+
+
+def add_calls(running: dict[str, jax.Array]) -> None:
+    """Counts what a loop carried out."""
+    _add(dict.fromkeys(CALLS, 0), running)
+
+
 def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
     """`lax.scan` whose body's calls are counted once for each iteration."""
     length = jax.tree.leaves(xs)[0].shape[0]
@@ -89,6 +104,36 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tup
     (final, running), outs = lax.scan(counted, (init, Tally().running()), xs)
     _add({name: number * length for name, number in known.items()}, running)
     return final, outs
+
+
+def repeat(times: jax.Array, body: Callable[[jax.Array, Any], Any], init: Any) -> Any:
+    """`body(i, carry)` for i = 0 … times − 1, a number known only when running; each turn's calls are counted."""
+
+    def counted(i: jax.Array, carry: Any) -> Any:
+        inside, running = carry
+        with counting() as tally:
+            inside = body(i, inside)
+        return inside, jax.tree.map(jnp.add, running, tally.everything())
+
+    final, running = lax.fori_loop(jnp.int32(0), times.astype(jnp.int32), counted, (init, no_calls()))
+    add_calls(running)
+    return final
+
+
+def cond(condition: jax.Array, chosen: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """`lax.cond` whose calls are those of the side that was taken."""
+
+    def counted(side: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*operands: Any) -> Any:
+            with counting() as tally:
+                out = side(*operands)
+            return out, tally.everything()
+
+        return run
+
+    out, running = lax.cond(condition, counted(chosen), counted(otherwise), *operands)
+    add_calls(running)
+    return out
 
 
 def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,6 +171,15 @@ class InnerDerivatives(NamedTuple):
     products: Callable[[Tree], tuple[Tree, Tree]]  # u ↦ (∇²_xy g u, ∇²_yy g u), one pass
 
 
+class Curvature(NamedTuple):
+    """The derivatives of g at a point that one graph gives: what is called is counted."""
+
+    gradient: Callable[[], Tree]  # ∇_y g, no further pass
+    hessian: Callable[[Tree], Tree]  # u ↦ ∇²_yy g u
+    jacobian: Callable[[Tree], Tree]  # u ↦ ∇²_xy g u
+    both: Callable[[Tree], tuple[Tree, Tree]]  # u ↦ (∇²_xy g u, ∇²_yy g u), one pass
+
+
 def outer_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, Tree]:
     """(∇_x f, ∇_y f) on one batch; `None` where x has `PerExample` rows. One pass."""
     count(1, len(xi.examples), "outer_gradients")
@@ -142,6 +196,18 @@ def outer_gradient_y(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
     """∇_y f on one batch. One pass."""
     count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.outer, 1)(without_rows(x), y, xi.data)
+
+
+def inner_gradients(problem: Any, x: Tree, y: Tree, zeta: Batch) -> tuple[Tree, Tree]:
+    """(∇_x g, ∇_y g) on one batch, the first at the batch's rows where x has `PerExample` rows. One pass."""
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, (0, 1))(at_rows(x, zeta.examples), y, zeta.data)
+
+
+def inner_gradient_x(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
+    """∇_x g on one batch, at the batch's rows where x has `PerExample` rows. One pass."""
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, 0)(at_rows(x, zeta.examples), y, zeta.data)
 
 
 def inner_gradient(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
@@ -163,6 +229,32 @@ def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDeriv
     return InnerDerivatives(g_y, products)
 
 
+def inner_curvature(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Curvature:
+    """∇_y g and ∇²g on one batch, the latter as products. One pass for the graph, and one for each product."""
+    examples = len(zeta.examples)
+    count(1, 0)
+    gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)
+    g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.examples), y)
+
+    def value() -> Tree:
+        count(0, examples, "inner_gradients")
+        return g_y
+
+    def hessian(u: Tree) -> Tree:
+        count(1, examples, "hessian_products")
+        return pullback(u)[1]
+
+    def jacobian(u: Tree) -> Tree:
+        count(1, examples, "jacobian_products")
+        return pullback(u)[0]
+
+    def both(u: Tree) -> tuple[Tree, Tree]:
+        count(1, examples, "jacobian_products", "hessian_products")
+        return pullback(u)
+
+    return Curvature(value, hessian, jacobian, both)
+
+
 def hessian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
     """∇²_yy g u on one batch. Two passes: the gradient and the product through it."""
     count(2, len(zeta.examples), "hessian_products")
@@ -180,6 +272,18 @@ def minimax_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, 
     """(∇_x f, ∇_y f) of a minimax objective on one batch. One pass."""
     count(1, len(xi.examples), "outer_gradients")
     return jax.grad(problem.objective, (0, 1))(at_rows(x, xi.examples), y, xi.data)
+
+
+def minimax_gradient_x(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_x f of a minimax objective on one batch, at its rows where x has `PerExample` rows. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, 0)(at_rows(x, xi.examples), y, xi.data)
+
+
+def minimax_gradient_y(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_y f of a minimax objective on one batch. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, 1)(at_rows(x, xi.examples), y, xi.data)
 
 
 def map_gradient(problem: Any, y: Tree, xi: Batch) -> Tree:
@@ -227,6 +331,24 @@ def conditional_outer_x(problem: Any, point: Tree, y: Tree, xi: Tree) -> Tree:
     return jax.grad(problem.outer, 0)(point, y, xi)
 
 
+def conditional_outer(problem: Any, point: Tree, y: Tree, xi: Tree) -> tuple[Tree, Tree]:
+    """(∇_x f, ∇_y f) at one outer example, the first with respect to what the loss sees of x. One pass."""
+    count(1, 1, "outer_gradients")
+    return jax.grad(problem.outer, (0, 1))(point, y, xi)
+
+
+def conditional_inner_gradient(problem: Any, point: Tree, y: Tree, rows: Tree) -> Tree:
+    """∇_y g on some rows of one inner set. One pass."""
+    count(1, _examples(rows, None), "inner_gradients")
+    return jax.grad(conditional_loss, 2)(problem, point, y, rows, None)
+
+
+def conditional_hessian(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree) -> Tree:
+    """∇²_yy g u on some rows of one inner set. Two passes."""
+    count(2, _examples(rows, None), "hessian_products")
+    return jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, None), y)[1](u)[0]
+
+
 def conditional_inner(
     problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree, weights: jax.Array | None
 ) -> tuple[Tree, Tree]:
@@ -265,6 +387,25 @@ def conditional_map_gradient(problem: Any, y: Tree, xi: Tree, weights: jax.Array
 def rows_of(point: Tree, represented: bool, index: jax.Array) -> Tree:
     """What the loss sees of x at some rows: rows of a representation, or x itself."""
     return jax.tree.map(lambda a: a[index], point) if represented else point
+
+
+def spread(cotangent: Tree, point: Tree, represented: bool, index: jax.Array) -> Tree:
+    """A cotangent of `rows_of(point, represented, index)` as one of the point itself."""
+    if not represented:
+        return cotangent
+    return jax.tree.map(lambda all_rows, rows: jnp.zeros_like(all_rows).at[index].add(rows), point, cotangent)
+
+
+def conditional_map_and_pullback(problem: Any, x: Tree, rows: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
+    """r(x; ζ) on some rows of one inner set, and u ↦ ∇r(x; ζ) u. One pass when pulled back."""
+    count(0, _examples(rows, None), "inner_gradients")
+    value, pullback = jax.vjp(lambda x: problem.inner(x, rows), x)
+
+    def product(u: Tree) -> Tree:
+        count(1, _examples(rows, None), "jacobian_products")
+        return pullback(u)[0]
+
+    return value, product
 
 
 def conditional_loss(problem: Any, point: Tree, y: Tree, rows: Tree, weights: jax.Array | None) -> jax.Array:

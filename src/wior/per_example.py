@@ -73,6 +73,11 @@ def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None) -
     return jax.tree.map(update, x, direction, is_leaf=is_per_example)
 
 
+def with_rows_of(x: Tree, shared: Tree) -> Tree:
+    """`shared`, a tree like x with None for its `PerExample` leaves, with those leaves from x."""
+    return jax.tree.map(lambda leaf, other: leaf if is_per_example(leaf) else other, x, shared, is_leaf=is_per_example)
+
+
 def shared_part(x: Tree, direction: Tree) -> Tree:
     """The part of a direction of x that all examples share.
 

@@ -14,6 +14,7 @@ import numpy as np
 from wior import blocks, checks, loop, tree
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
+from wior.fixed_batches import InFixedBatches
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.progress import bar
@@ -119,6 +120,7 @@ class Setup:
     plan: blocks.Plan
     limits: loop.Limits
     metric_names: tuple[str, ...]
+    cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
 
     def drawn(self, step: int) -> tuple[float, float]:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
@@ -128,7 +130,9 @@ class Setup:
         }
         outer = passes["outer"]
         if self.plan.visit_order is not None:
-            return outer, outer * self.algorithm.inner_epochs
+            if self.algorithm.visit_batches is None:
+                return outer, outer * self.algorithm.inner_epochs
+            return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
         return outer, passes.get("inner", outer)
 
     def describe(self) -> dict[str, Any]:
@@ -142,7 +146,7 @@ class Setup:
             },
             "algorithm": describe_algorithm(self.algorithm),
             "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
-            "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch],
+            "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch, *(self.cut or ())],
             "x0": describe_tree(self.x),
             "y0": describe_tree(self.y),
             "metrics": list(self.metric_names),
@@ -184,6 +188,9 @@ def prepare(
     problem.check(x, y)
     posed = posed_for(problem, algorithm)
     posed.check(x, y)
+    cut = batches if algorithm.fixed_batches else None
+    if algorithm.fixed_batches:
+        posed, batches = InFixedBatches(posed, batches), (1, 1)
     names = metric_names(metrics, x, y)
     if (steps is None) == (epochs is None):
         raise ValueError(f"give either steps or epochs, got steps={steps!r} and epochs={epochs!r}")
@@ -201,7 +208,7 @@ def prepare(
         checks.positive_number("seconds", seconds)
     if tolerance is not None:
         _check_tolerance(tolerance, names)
-    return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names)
+    return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names, cut)
 
 
 def posed_for(problem: Problem, algorithm: Algorithm) -> Any:

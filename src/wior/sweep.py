@@ -176,11 +176,13 @@ def _run_together(
     each = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
     keys = jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each)
     begin = functools.partial(blocks.begin, setup.plan, setup.problem)
+    # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
+    side_by_side = in_step(setup.y) and not setup.algorithm.cost_varies
     program = loop.Program(
         plan=setup.plan,
         begin=lambda: jax.vmap(lambda algorithm, keys: begin(algorithm, keys, setup.x, setup.y))(stacked, keys),
         advance=lambda carry, start, count: blocks.blocks(
-            setup.plan, in_step(setup.y), setup.problem, stacked, carry, keys, start, count
+            setup.plan, side_by_side, setup.problem, stacked, carry, keys, start, count
         ),
         measure=_measure_all(metrics, setup, len(repeated)),
         measure_compiles=compiles(metrics, setup.x, setup.y),

@@ -23,6 +23,15 @@ def sub(a: Tree, b: Tree) -> Tree:
     return jax.tree.map(one, a, b, is_leaf=_is_none)
 
 
+def add(a: Tree, b: Tree) -> Tree:
+    return jax.tree.map(jnp.add, a, b)
+
+
+def scaled(scale: Any, a: Tree) -> Tree:
+    """scale · a, in the types of a."""
+    return jax.tree.map(lambda leaf: (scale * leaf).astype(leaf.dtype), a)
+
+
 def neg(a: Tree) -> Tree:
     return jax.tree.map(jnp.negative, a)
 
@@ -36,8 +45,10 @@ def mean(a: Tree, axis: int = 0) -> Tree:
 
 
 def vdot(a: Tree, b: Tree) -> jax.Array:
-    """⟨a, b⟩ over all leaves."""
-    products = jax.tree.map(lambda left, right: jnp.sum(left * right), a, b)
+    """⟨a, b⟩ over all leaves; one that is `None` on either side counts as zero."""
+    products = jax.tree.map(
+        lambda left, right: None if left is None or right is None else jnp.sum(left * right), a, b, is_leaf=_is_none
+    )
     # a Python zero, since an array of zeros could raise the precision
     return jnp.asarray(sum(jax.tree.leaves(products)))
 

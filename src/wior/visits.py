@@ -1,8 +1,9 @@
 """What a step of a conditional problem reads of the inner sets of its outer examples.
 
-Each visit to an outer example reads its own inner set afresh, `inner_epochs` passes of it in batches that may straddle two
-passes. Inner sets may be ragged: an order runs over the first `count` rows of each, and the places that are left over in
-the last batches carry weight zero.
+Each visit to an outer example reads its own inner set afresh, either `inner_epochs` passes of it or a number of batches
+(`visit_batches`), in batches that may straddle two passes. Inner sets may be ragged: an order runs over the first `count`
+rows of each. Where passes are asked for, the places that are left over in the last batches carry weight zero; where batches
+are asked for, none is left over, and a short set begins again more often.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from wior.orders import Herding, Order, ShuffleOnce
 from wior.orders.herding import flat_vectors
 
 Tree = Any
+
+
+def passes_of(algorithm: Any, n: int, batch: int) -> int:
+    """Passes over an inner set of n rows that a visit needs."""
+    if algorithm.visit_batches is None:
+        return int(algorithm.inner_epochs)
+    return -(-algorithm.visit_batches * batch // n)
 
 
 def counts_of(problem: Any, examples: jax.Array, n: int) -> jax.Array:
@@ -40,21 +48,24 @@ def whole_passes(
     return jax.vmap(one_set)(examples, numbers, counts)
 
 
-def in_batches(whole: jax.Array, counts: jax.Array, batch: int, ragged: bool) -> Visits:
-    """Passes (examples, passes, n) laid out one after the other, in batches."""
+def in_batches(
+    whole: jax.Array, counts: jax.Array, batch: int, ragged: bool, visit_batches: int | None = None
+) -> Visits:
+    """Passes (examples, passes, n) laid out one after the other, in batches: all there are, or as many as asked for."""
     _, passes, n = whole.shape
-    steps = -(-passes * n // batch)
+    steps = -(-passes * n // batch) if visit_batches is None else visit_batches
     place = jnp.arange(steps * batch).reshape(steps, batch)
 
     def lay_out(whole: jax.Array, count: jax.Array) -> Visits:
-        real = place < passes * count
-        rows = jnp.where(real, whole[jnp.minimum(place // count, passes - 1), place % count], 0)
+        real = (place < passes * count) | (visit_batches is not None)
+        rows = jnp.where(real, whole[place // count % passes, place % count], 0)
         first = place[:, 0] // count
         starts = (first > jnp.concatenate([jnp.zeros(1, first.dtype), first[:-1]])) & real[:, 0]
         return Visits(rows, real.astype(jnp.int32), starts)
 
     visits = jax.vmap(lay_out)(whole, counts)
-    return visits if ragged or passes * n % batch else visits._replace(weights=None)
+    padded = visit_batches is None and (ragged or passes * n % batch)
+    return visits if padded else visits._replace(weights=None)
 
 
 def first_orders(problem: Any, key: jax.Array, m: int, n: int) -> jax.Array:
@@ -67,8 +78,8 @@ def first_orders(problem: Any, key: jax.Array, m: int, n: int) -> jax.Array:
 
 
 def reordered(
-    order: Herding, orders: jax.Array, examples: jax.Array, counts: jax.Array, passes: int, batch: int, seen: Tree
+    order: Herding, orders: jax.Array, examples: jax.Array, used: jax.Array, counts: jax.Array, batch: int, seen: Tree
 ) -> jax.Array:
-    """The table of all orders, with those of the visited inner sets sorted by what was seen of them."""
+    """The table of all orders, with those of the visited inner sets sorted by what was seen of them in `used` rows each."""
     sort = functools.partial(order.reorder, batch=batch)
-    return orders.at[examples].set(jax.vmap(sort)(orders[examples], flat_vectors(seen, 2), passes * counts, counts))
+    return orders.at[examples].set(jax.vmap(sort)(orders[examples], flat_vectors(seen, 2), used, counts))

@@ -8,6 +8,7 @@ same program and a grid of them a `vmap`; schedules, and fields declared `static
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
@@ -21,17 +22,20 @@ from wior.problems import Problem
 Tree = Any
 Schedule = Callable[[Any], Any]
 Rate = float | Schedule
+Check = Callable[[str, Any], Any]
 
 
 class Streams(NamedTuple):
-    """How many batches a step takes from each stream of examples, at each level.
+    """How many batches of each kind a step takes, at each level.
 
-    (1,) is one stream of one batch a step; (1, 1) two streams, each with an order of its own. Conditional problems draw
-    their inner examples anew for each outer one: their inner level has no stream.
+    (1,) is one batch for everything; (10, 3, 1) ten batches for one purpose, three for another, one for a third. All kinds of a
+    level come one after the other from one stream of examples, or, if `separate`, each from a stream with a
+    permutation of its own. Conditional problems draw their inner examples anew for each outer one: their inner level has no stream.
     """
 
     outer: tuple[int, ...]
     inner: tuple[int, ...]
+    separate: bool = False
 
 
 class Visits(NamedTuple):
@@ -43,25 +47,54 @@ class Visits(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The examples of one step: for each stream of a level an array (batches, batch) of indices."""
+    """The examples of one step: for each kind of batch of a level an array (batches, batch) of indices."""
 
     outer: tuple[jax.Array, ...]
     inner: tuple[jax.Array, ...]
     visits: Visits | None
     step: jax.Array  # the number of steps before this one, for schedules
     starts_epoch: jax.Array
+    key: Any = None  # for what a method draws besides examples; another one in every step
+    reserves: Reserves | None = None
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["key"], meta_fields=["order", "n"])
+@dataclasses.dataclass(frozen=True)
+class Reserve:
+    """The examples of a level beside its streams, for large batches that a step takes only now and then."""
+
+    key: jax.Array
+    order: Any
+    n: int
+
+    def take(self, number: jax.Array, size: int | None) -> jax.Array:
+        """Large batch `number` of `size` examples, in the level's order; all examples where `size` is None or covers them."""
+        if size is None or size >= self.n:
+            return jnp.arange(self.n, dtype=jnp.int32)
+        first = number.astype(jnp.uint32) * jnp.uint32(size)
+        return self.order.run(self.key, first // jnp.uint32(self.n), first % jnp.uint32(self.n), size, self.n)
+
+
+class Reserves(NamedTuple):
+    outer: Reserve
+    inner: Reserve
 
 
 class Seen(NamedTuple):
-    """The derivatives a step computed, for orders that learn from them: for each stream a tree of (batches, ...)."""
+    """The derivatives a step computed, for orders that learn from them: for each kind of batch a tree of (batches, ...)."""
 
     outer: tuple[Tree, ...]
     inner: tuple[Tree, ...]
 
 
-def static(default: Any) -> Any:
+def static(default: Any, check: Check = checks.positive_integer) -> Any:
     """A field that is part of the program: another value compiles another one."""
-    return dataclasses.field(default=default, metadata={"static": True})
+    return dataclasses.field(default=default, metadata={"static": True, "check": check})
+
+
+def number(default: float, check: Check = checks.positive_number) -> Any:
+    """A field that is a number, and a leaf of the tree: another value is the same program."""
+    return dataclasses.field(default=default, metadata={"check": check})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +103,9 @@ class Algorithm:
 
     solves: ClassVar[type[Problem]]
     step_sizes: ClassVar[dict[str, str]]  # which step size moves which variable of the state
+    paper: ClassVar[str] = ""
+    fixed_batches: ClassVar[bool] = False  # whether the data are cut into batches once, and an order runs over these
+    cost_varies: ClassVar[bool] = False  # whether chance decides between steps of very different lengths
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
@@ -81,12 +117,17 @@ class Algorithm:
                 checks.step_size(field.name, value)
             elif field.name == "radius":
                 checks.positive_number("radius", value, infinite=True)
-            elif field.metadata.get("static"):
-                checks.positive_integer(field.name, value)
+            elif "check" in field.metadata:
+                field.metadata["check"](field.name, value)
 
     @property
     def streams(self) -> Streams:
         raise NotImplementedError
+
+    @property
+    def visit_batches(self) -> int | None:
+        """Of a conditional method: how many inner batches a visit takes; None where it makes `inner_epochs` whole passes."""
+        return None
 
     def init(self, problem: Any, x: Tree, y: Tree) -> Any:
         raise NotImplementedError
@@ -119,6 +160,13 @@ def at_step(rate: Any, step: jax.Array) -> Any:
     """The value of a step size at a step: itself, or the schedule's."""
     # signed: a schedule that subtracts from its step must be able to go below zero
     return rate(step.astype(jnp.int32)) if callable(rate) else rate
+
+
+def decayed(rate: Any, step: jax.Array, power: Any, delay: Any = 1.0) -> Any:
+    """A number that falls as (1 + step/delay)^−power from its own value on; a schedule is taken as it is."""
+    if callable(rate):
+        return at_step(rate, step)
+    return rate * (1 + step.astype(jnp.result_type(float)) / delay) ** -power
 
 
 def is_infinite(radius: Any) -> bool:

@@ -3,7 +3,7 @@
     ξ₁ for ∇_y f,  ξ₂ for ∇_x f,  ζ₁ for ∇_y g,  ζ₂ for ∇²_yy g u,  ζ₃ for ∇²_xy g u
 
 Under `Independent()` these are the five independent samples of the usual analysis; under a permutation each of the five
-streams has a permutation of its own. Seven backward passes, since no two derivatives share a graph.
+kinds has a stream with a permutation of its own, or, with `separate_streams=False`, all of a level come from one. Seven backward passes, since no two derivatives share a graph.
 
 Li, Huang, NeurIPS 2024, section 3.
 """
@@ -14,8 +14,8 @@ import dataclasses
 import math
 from typing import Any
 
-from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one, static
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.per_example import shared_part
 from wior.problems import Bilevel
@@ -31,13 +31,14 @@ class WiRBO(Algorithm):
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     radius: float = math.inf  # ι
+    separate_streams: bool = static(True, checks.boolean)
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
 
     @property
     def streams(self) -> Streams:
-        return Streams(outer=(1, 1), inner=(1, 1, 1))
+        return Streams(outer=(1, 1), inner=(1, 1, 1), separate=self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))

@@ -113,10 +113,10 @@ class Herding(Order):
         )
         signs = jnp.where(paired, signs, 0)
         n = len(order)
-        place = used - count + jnp.arange(n)
-        return by_sign(
-            order, jnp.where(jnp.arange(n) < count, signs[jnp.clip(place // batch, 0, batches - 1)], 0), count
-        )
+        # where each row stood last; a visit may end within a pass, or before the first one is over
+        place = used - count + (jnp.arange(n) - used) % count
+        seen = (jnp.arange(n) < count) & (place >= 0)
+        return by_sign(order, jnp.where(seen, signs[jnp.clip(place // batch, 0, batches - 1)], 0), count)
 
     def _balance(self, width: int, dtype: Any) -> Balance:
         empty = jnp.zeros(width, dtype)

@@ -1,0 +1,61 @@
+"""AID-CG: inner SGD steps, then the adjoint system by conjugate gradients on one batch.
+
+    y ← y − γ ∇_y g(x, y; ζ_k)                              K times, from the last y
+    u: N conjugate-gradient steps on ∇²_yy g(x, y; ζ') u = ∇_y f(x, y; ξ), from the last u
+    x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ') u)
+
+Conjugate gradients need one matrix, so all products of a step are on one batch. They stop earlier only where a residual is exactly zero or the
+curvature of g is not positive.
+
+Grazzi, Franceschi, Pontil, Salzo, "On the iteration complexity of hypergradient computation", ICML 2020.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.wior_bo import State
+from wior.baselines.implicit import inner_steps
+from wior.linear_systems import conjugate_gradients
+from wior.per_example import descend, shared_part
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class AIDCG(Algorithm):
+    """Inner SGD steps and conjugate gradients, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    inner_steps: int = static(10)  # K
+    adjoint_steps: int = static(10)  # N
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "inner_lr"}
+    paper = "Grazzi, Franceschi, Pontil, Salzo, ICML 2020"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (self.inner_steps, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        for_y, (for_x,) = draws.inner
+        x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
+        y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)
+        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
+        zeta = problem.inner_batch(for_x)
+        curvature = oracle.inner_curvature(problem, x, y, zeta)
+        u = conjugate_gradients(curvature.hessian, f_y, 0.0, self.adjoint_steps, start=state.u).v
+        g_xy_u = curvature.jacobian(u)
+        moved = descend(x, at_step(self.outer_lr, draws.step), tree.sub(f_x, g_xy_u), zeta.examples)
+        seen = Seen((one((f_y, f_x)),), (seen_y, one(shared_part(x, g_xy_u))))
+        return State(moved, y, u), seen

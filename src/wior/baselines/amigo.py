@@ -1,0 +1,62 @@
+"""AmIGO: warm-started inner steps, warm-started steps on the adjoint system, one outer step.
+
+    y ← y − γ ∇_y g(x, y; ζ_k)                                    T times, from the last y
+    u ← u − ρ (∇²_yy g(x, y; ζ'_j) u − ∇_y f(x, y; ξ))             N times, from the last u, a fresh ζ'_j each
+    x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ'') u)
+
+Arbel, Mairal, "Amortized implicit differentiation for stochastic bilevel optimization", ICLR 2022.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, linear_systems, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.wior_bo import State
+from wior.baselines.implicit import inner_steps
+from wior.per_example import descend, shared_part
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class AmIGO(Algorithm):
+    """Warm-started loops for y and u, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    inner_steps: int = static(10)  # T
+    adjoint_steps: int = static(10)  # N
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Arbel, Mairal, ICLR 2022"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (self.inner_steps, self.adjoint_steps, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        for_y, for_u, (for_x,) = draws.inner
+        x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
+        y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)
+        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
+
+        def product(v: Tree, index: Any) -> Tree:
+            return oracle.hessian_product(problem, x, y, v, problem.inner_batch(index))
+
+        adjoint_lr = at_step(self.adjoint_lr, draws.step)
+        u, seen_u = linear_systems.quadratic_steps(product, f_y, state.u, adjoint_lr, for_u)
+        zeta = problem.inner_batch(for_x)
+        g_xy_u = oracle.jacobian_product(problem, x, y, u, zeta)
+        moved = descend(x, at_step(self.outer_lr, draws.step), tree.sub(f_x, g_xy_u), zeta.examples)
+        seen = Seen((one((f_y, f_x)),), (seen_y, seen_u, one(shared_part(x, g_xy_u))))
+        return State(moved, y, u), seen

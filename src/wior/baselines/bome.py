@@ -1,0 +1,64 @@
+"""BOME: descent on f along directions that also bring g down to its value after a few steps, with first derivatives alone.
+
+    z = y after T steps y ← y − γ ∇_y g(x, y; ζ_k),   q(x, y) = g(x, y; ζ') − g(x, z; ζ')  with z a constant
+    λ = max((φ − ⟨∇f, ∇q⟩)/‖∇q‖², 0),  φ = c ‖∇q‖²
+    (x, y) ← (x, y) − η (∇f + λ ∇q),   ∇ in x and y together
+
+One step size moves x and y. At a solution ∇q vanishes and λ has no bound: the paper's rates for ∇q are sublinear, and η must be small
+against the curvature of λ q.
+
+Ye, Liu, Wright, Stone, Liu, "BOME! Bilevel optimization made easy: a simple first-order approach", NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one, static
+from wior.baselines.implicit import State, inner_steps
+from wior.baselines.penalty import plus
+from wior.per_example import descend, shared_part
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BOME(Algorithm):
+    """A value-function constraint on first derivatives, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η, of x and y
+    inner_lr: Rate  # γ, of the inner steps
+    inner_steps: int = static(10)  # T
+    control: float = number(0.5)  # c
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "outer_lr"}
+    paper = "Ye, Liu, Wright, Stone, Liu, NeurIPS 2022"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (self.inner_steps, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, y = state
+        inner_lr, outer_lr = at_step(self.inner_lr, draws.step), at_step(self.outer_lr, draws.step)
+        z, seen_z = inner_steps(problem, x, y, lambda j: inner_lr, draws.inner[0])
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[1][0])
+        f = oracle.outer_gradients(problem, x, y, xi)
+        g_x, g_y = oracle.inner_gradients(problem, x, y, zeta)
+        q = (tree.sub(g_x, oracle.inner_gradient_x(problem, x, z, zeta)), g_y)
+        squared = tree.vdot(q, q)
+        weight = self.control - tree.vdot(f, q) / jnp.where(squared > 0, squared, 1)
+        weight = jnp.where(squared > 0, jnp.maximum(weight, 0), 0)
+        d_x, d_y = plus(f, weight, q)
+        seen = Seen((one((f[1], f[0])),), (seen_z, one((g_y, shared_part(x, q[0])))))
+        return State(descend(x, outer_lr, d_x, zeta.examples), descend(y, outer_lr, d_y)), seen

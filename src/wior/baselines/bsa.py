@@ -1,0 +1,80 @@
+"""BSA: a growing number of inner SGD steps of decreasing length, then a Neumann product of random length.
+
+    y ← y − γ 2/(j + 2) ∇_y g(x, y; ζ_j),   j = 0 … t_k − 1,  t_k = min(K, ⌈(k + 1)^growth⌉)
+    u = Q τ Π_{j≤p} (I − τ ∇²_yy g(x, y; ζ'_j)) ∇_y f(x, y; ξ),   p uniform in 0 … Q − 1
+    x ← x − η_k (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ'') u),   η_k = η (k + 1)^−decay
+
+τ is the paper's 1/L, γ its 1/μ; √k inner steps in step k and η_k of order 1/√k are its choice. K is where the growth ends: a step takes K batches from
+the order and leaves those it does not need unread. In expectation u misses (I − τ ∇²_yy g)^Q of itself.
+
+Ghadimi, Wang, "Approximation methods for bilevel programming", 2018.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wior import checks, oracle
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, static
+from wior.baselines.implicit import State, neumann_hypergradient
+from wior.linear_systems import random_length
+from wior.per_example import descend
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BSA(Algorithm):
+    """Growing inner loops and a Neumann product of random length, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ, at most 1/L
+    inner_steps: int = static(10)  # K
+    neumann_terms: int = static(4)  # Q
+    growth: float = number(0.5, checks.non_negative_number)
+    decay: float = number(0.5, checks.non_negative_number)
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+    paper = "Ghadimi, Wang, 2018"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        for_y, for_u, (for_x,) = draws.inner
+        inner_lr = at_step(self.inner_lr, draws.step)
+        grown = jnp.ceil((draws.step.astype(jnp.result_type(float)) + 1) ** self.growth)
+        unseen = jax.tree.map(lambda leaf: jnp.zeros((self.inner_steps, *leaf.shape), leaf.dtype), state.y)
+
+        def turn(j: jax.Array, carry: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
+            y, seen = carry
+            g_y = oracle.inner_gradient(problem, state.x, y, problem.inner_batch(for_y[j]))
+            return descend(y, inner_lr * 2 / (j + 2), g_y), jax.tree.map(lambda a, b: a.at[j].set(b), seen, g_y)
+
+        y, seen_y = oracle.repeat(jnp.minimum(grown, self.inner_steps), turn, (state.y, unseen))
+        zeta = problem.inner_batch(for_x)
+        estimate = neumann_hypergradient(
+            problem,
+            state.x,
+            y,
+            problem.outer_batch(draws.outer[0][0]),
+            for_u,
+            lambda u: oracle.jacobian_product(problem, state.x, y, u, zeta),
+            at_step(self.neumann_lr, draws.step),
+            random_length(draws.key, self.neumann_terms),
+        )
+        outer_lr = decayed(self.outer_lr, draws.step, self.decay)
+        x = descend(state.x, outer_lr, estimate.direction, zeta.examples)
+        return State(x, y), Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))

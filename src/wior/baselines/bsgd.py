@@ -1,0 +1,62 @@
+"""BSGD: conditional compositional optimization with a batch mean in place of each inner mean.
+
+    x ← x − η ∇r(x; ζ) ∇f(r(x; ζ); ξ),   ζ one batch of the inner set of ξ, averaged over the batch of ξ
+
+Biased by the nonlinearity of f over the variance of the batch mean: of the order of one over the inner batch size.
+
+Hu, Zhang, Chen, He, "Biased stochastic first-order methods for conditional stochastic optimization and applications in
+meta learning", NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one
+from wior.algorithms.wior_cbo import State
+from wior.per_example import descend
+from wior.problems import ConditionalCompositional
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BSGD(Algorithm):
+    """One inner batch for each outer example, for `ConditionalCompositional` problems."""
+
+    outer_lr: Rate  # η
+
+    solves = ConditionalCompositional
+    step_sizes = {"x": "outer_lr"}
+    paper = "Hu, Zhang, Chen, He, NeurIPS 2020"
+
+    @property
+    def visit_batches(self) -> int:
+        return 1
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=())
+
+    def init(self, problem: ConditionalCompositional, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: ConditionalCompositional, state: State, draws: Draws) -> tuple[State, Seen]:
+        index = draws.outer[0][0]
+
+        def gradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
+            zeta = jax.tree.map(lambda leaf: leaf[visits.examples[0]], rows)
+            r, product = oracle.conditional_map_and_pullback(problem, state.x, zeta)
+            f_y = oracle.conditional_map_gradient(problem, r, jax.tree.map(lambda leaf: leaf[None], xi), None)
+            direction = product(f_y)
+            return direction, one((r, direction))
+
+        xi, sets = problem.outer_batch(index), problem.inner_sets(index)
+        each, seen = oracle.vmap(gradient)(xi.data, sets.rows, draws.visits)
+        direction = tree.mean(each)
+        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
+        return moved, Seen(outer=(one(direction),), inner=(seen,))

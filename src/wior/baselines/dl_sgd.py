@@ -1,0 +1,89 @@
+"""DL-SGD: for each outer example an inner problem solved by SGD, then the implicit hyper-gradient with a Neumann product.
+
+    y: EpochSGD(K) from y⁰, or `inner_steps` plain steps y ← y − γ ∇_y g(x, y; ζ)
+    u = Q τ Π_{j≤p} (I − τ ∇²_yy g(x, y; ζ'_j)) ∇_y f(x, y; ξ),   p uniform in 0 … Q − 1
+    x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ'') u),   averaged over the batch
+
+One p serves the whole batch. All inner batches of a visit come from the inner set of ξ in the chosen order, the next pass beginning where one
+ends. The inner steps of EpochSGD are γ/2^k long in epoch k.
+
+Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
+from wior.algorithms.wior_cbo import State
+from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
+from wior.linear_systems import random_length
+from wior.per_example import descend
+from wior.problems import ConditionalBilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class DLSGD(Algorithm):
+    """An inner loop for each outer example, for `ConditionalBilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ, at most 1/L
+    levels: int = static(3)  # K
+    inner_steps: int | None = static(None, checks.positive_integer_or_none)
+    neumann_terms: int = static(4)  # Q
+
+    solves = ConditionalBilevel
+    step_sizes = {"x": "outer_lr"}
+    paper = "Hu, Wang, Xie, Krause, Kuhn, NeurIPS 2023"
+
+    @property
+    def steps(self) -> int:
+        """Inner steps of a visit."""
+        return int(epoch_steps(self.levels)) if self.inner_steps is None else self.inner_steps
+
+    @property
+    def visit_batches(self) -> int:
+        return self.steps + self.neumann_terms
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=())
+
+    def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        index = draws.outer[0][0]
+        scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
+        length = random_length(draws.key, self.neumann_terms)
+
+        def hypergradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
+            inner, batches = InnerProblem(problem, state.x, xi, rows), visits.examples
+
+            def turn(carry: Epochs, item: tuple[jax.Array, jax.Array]) -> tuple[Epochs, Tree]:
+                j, index = item
+                if self.inner_steps is None:
+                    carry, g_y, *_ = epoch_step(carry, j, inner_lr, lambda y: inner.gradient(y, index))
+                    return carry, g_y
+                g_y = inner.gradient(carry.y, index)
+                return carry._replace(y=descend(carry.y, inner_lr, g_y)), g_y
+
+            start = Epochs(state.y, tree.zeros_like(state.y))
+            ended, g_y = oracle.scan(turn, start, (jnp.arange(self.steps), batches[: self.steps]))
+            for_u, for_x = batches[self.steps : -1], batches[-1]
+            cotangents, products = inner.cotangents(ended.y, for_u, for_x, scale, length)
+            return inner.pulled_back(cotangents), seen_in_visit(g_y, products)
+
+        xi, sets = problem.outer_batch(index), problem.inner_sets(index)
+        each, seen = oracle.vmap(hypergradient)(xi.data, sets.rows, draws.visits)
+        direction = tree.mean(each)
+        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
+        return moved, Seen(outer=(one(direction),), inner=(seen,))

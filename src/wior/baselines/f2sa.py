@@ -1,0 +1,75 @@
+"""F²SA: the hyper-gradient from first derivatives alone, with a penalty that grows.
+
+T times, on a batch of each level:   z ← z − γ_k ∇_y g(x, z; ζ),   y ← y − β_k (∇_y f(x, y; ξ) + λ_k ∇_y g(x, y; ζ))
+then:   x ← x − η_k (∇_x f(x, y; ξ') + λ_k (∇_x g(x, y; ζ') − ∇_x g(x, z; ζ')))
+
+with γ_k = γ (k + 1)^(−4/7), β_k and η_k falling as (k + 1)^(−5/7) and λ_k = λ (k + 1)^(1/7): the rule of the paper for noise in both levels. For
+noise in neither take 0, 1/3 and 1/3. Both values of ∇_x g are on one batch, where most of their noise cancels. At a fixed λ the
+bias is of order 1/λ.
+
+Kwon, Kwon, Wright, Nowak, "A fully first-order method for stochastic bilevel optimization", ICML 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number, one, static
+from wior.baselines.penalty import State, grown, plus
+from wior.per_example import descend, shared_part
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class F2SA(Algorithm):
+    """First derivatives and a growing penalty, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    penalised_lr: Rate  # β, at most about γ/λ
+    penalty: float = number(1.0)  # λ
+    inner_steps: int = static(1)  # T
+    penalty_growth: float = number(1 / 7, checks.non_negative_number)
+    outer_decay: float = number(5 / 7, checks.non_negative_number)
+    inner_decay: float = number(4 / 7, checks.non_negative_number)
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    paper = "Kwon, Kwon, Wright, Nowak, ICML 2023"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((self.inner_steps, 1), (self.inner_steps, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, weight = state.x, grown(self.penalty, draws.step, self.penalty_growth)
+        inner_lr = decayed(self.inner_lr, draws.step, self.inner_decay)
+        penalised_lr = decayed(self.penalised_lr, draws.step, self.outer_decay)
+
+        def turn(
+            carry: tuple[Tree, Tree], item: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[Tree, Tree], tuple[Tree, Tree]]:
+            y, z = carry
+            xi, zeta = problem.outer_batch(item[0]), problem.inner_batch(item[1])
+            at_z = oracle.inner_gradient(problem, x, z, zeta)
+            f_y, at_y = oracle.outer_gradient_y(problem, x, y, xi), oracle.inner_gradient(problem, x, y, zeta)
+            moved = descend(y, penalised_lr, plus(f_y, weight, at_y)), descend(z, inner_lr, at_z)
+            return moved, (f_y, (at_y, at_z))
+
+        (y, z), (seen_f, seen_g) = oracle.scan(turn, (state.y, state.z), (draws.outer[0], draws.inner[0]))
+        xi, zeta = problem.outer_batch(draws.outer[1][0]), problem.inner_batch(draws.inner[1][0])
+        f_x = oracle.outer_gradient_x(problem, x, y, xi)
+        apart = tree.sub(oracle.inner_gradient_x(problem, x, y, zeta), oracle.inner_gradient_x(problem, x, z, zeta))
+        outer_lr = decayed(self.outer_lr, draws.step, self.outer_decay)
+        moved = State(descend(x, outer_lr, plus(f_x, weight, apart), zeta.examples), y, z)
+        return moved, Seen((seen_f, one(f_x)), (seen_g, one(shared_part(x, apart))))

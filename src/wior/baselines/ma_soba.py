@@ -1,0 +1,56 @@
+"""MA-SOBA: SOBA with a moving average of the outer direction.
+
+    y ← y − γ D_y,   u ← u − ρ D_u,   h ← (1 − θ) h + θ D_x,   x ← x − η h
+
+all at the old iterate, on one batch of each level. Three backward passes.
+
+Chen, Xiao, Balasubramanian, "Optimal algorithms for stochastic bilevel optimization under relaxed smoothness conditions", 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from wior import checks, estimators, tree
+from wior.algorithms import wior_bo
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    u: Tree
+    h: Tree  # the average of D_x; where x has rows, one for each row
+
+
+@dataclasses.dataclass(frozen=True)
+class MASOBA(Algorithm):
+    """A moving average in front of x, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    averaging: float = number(0.1, checks.share)  # θ
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr", "h": "outer_lr"}
+    paper = "Chen, Xiao, Balasubramanian, 2023"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y), estimators.no_average(x))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        zeta = problem.inner_batch(draws.inner[0][0])
+        here = wior_bo.State(state.x, state.y, state.u)
+        d = wior_bo.directions(problem, here, problem.outer_batch(draws.outer[0][0]), zeta)
+        h, direction = estimators.moving_average(state.h, d.x, self.averaging, zeta.examples)
+        x, y, u = wior_bo.descended(self, here, d._replace(x=direction), draws, zeta)
+        return State(x, y, u, h), d.seen

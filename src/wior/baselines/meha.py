@@ -1,0 +1,67 @@
+"""MEHA: a single loop on first derivatives, with a Moreau envelope in place of the inner minimum.
+
+    z ← z − γ (∇_y g(x, z; ζ) + (z − y)/τ)
+    y ← y − β (∇_y f(x, y; ξ)/c_k + ∇_y g(x, y; ζ) − (y − z)/τ)
+    x ← x − η (∇_x f(x, y; ξ)/c_k + ∇_x g(x, y; ζ) − ∇_x g(x, z; ζ)),   c_k = c (k + 1)^growth, growth below 1/2
+
+y and x move along derivatives at the old x and y and the new z. The inner loss need not be convex: τ has to be below the inverse of its weak
+convexity. The outer derivative is divided by c_k, so η is to be compared with c times that of other methods. At a fixed c the bias is of order 1/c.
+
+Liu, Liu, Yao, Zeng, Zhang, "Moreau envelope for nonconvex bi-level optimization: a single-loop and Hessian-free solution strategy",
+ICML 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
+from wior.baselines.penalty import State, grown, plus
+from wior.per_example import descend, shared_part
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class MEHA(Algorithm):
+    """First derivatives and a Moreau envelope, for `Bilevel` problems whose inner loss need not be convex."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ, of z
+    penalised_lr: Rate  # β, of y
+    proximity: float = number(1.0)  # τ
+    penalty: float = number(1.0)  # c
+    penalty_growth: float = number(0.25, checks.non_negative_number)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    paper = "Liu, Liu, Yao, Zeng, Zhang, ICML 2024"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, y, z = state
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        share = 1 / grown(self.penalty, draws.step, self.penalty_growth)
+        pull = 1 / self.proximity
+        at_z = oracle.inner_gradient(problem, x, z, zeta)
+        z = descend(z, at_step(self.inner_lr, draws.step), plus(at_z, pull, tree.sub(z, y)))
+        f_x, f_y = oracle.outer_gradients(problem, x, y, xi)
+        g_x, g_y = oracle.inner_gradients(problem, x, y, zeta)
+        apart = tree.sub(g_x, oracle.inner_gradient_x(problem, x, z, zeta))
+        d_y = plus(plus(g_y, share, f_y), -pull, tree.sub(y, z))
+        moved = State(
+            x=descend(x, at_step(self.outer_lr, draws.step), plus(tree.scaled(share, f_x), 1.0, apart), zeta.examples),
+            y=descend(y, at_step(self.penalised_lr, draws.step), d_y),
+            z=z,
+        )
+        seen = Seen((one((f_y, f_x)),), (one((at_z, g_y, shared_part(x, apart))),))
+        return moved, seen

@@ -1,0 +1,61 @@
+"""STORM in front of y and of an implicit hyper-gradient: what SUSTAIN and MRBO share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from wior import estimators, oracle
+from wior.algorithms.algorithm import Draws, Seen, decayed, one
+from wior.baselines.implicit import Estimate, neumann_hypergradient
+from wior.per_example import descend, with_rows_of, without_rows
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    d_x: Tree  # STORM's estimates
+    d_y: Tree
+    old_x: Tree  # the iterate before this one; rows have no part in it
+    old_y: Tree
+
+
+def begun(x: Tree, y: Tree) -> State:
+    return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y), without_rows(x), y)
+
+
+def storm_step(
+    algorithm: Any, problem: Bilevel, state: State, draws: Draws, scale: Any, length: Any
+) -> tuple[State, Seen]:
+    """One step with both estimates on the same batches, and the same length, at this iterate and the one before it."""
+    (index,), for_u = draws.inner
+    xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(index)
+
+    def evaluate(x: Tree, y: Tree) -> tuple[Estimate, Tree]:
+        curvature = oracle.inner_curvature(problem, x, y, zeta)
+        estimate = neumann_hypergradient(problem, x, y, xi, for_u, curvature.jacobian, scale, length)
+        return estimate, curvature.gradient()
+
+    rate: Callable[[Any], Any] = lambda value: decayed(value, draws.step, algorithm.decay, algorithm.delay)
+    # the momenta are of the order of the square of the steps
+    momentum: Callable[[Any], Any] = lambda value: jnp.where(
+        draws.step == 0, 1.0, decayed(value, draws.step, 2 * algorithm.decay, algorithm.delay)
+    )
+    new, g_y = evaluate(state.x, state.y)
+    old, old_g_y = evaluate(with_rows_of(state.x, state.old_x), state.old_y)
+    d_x = estimators.storm(state.d_x, new.direction, old.direction, momentum(algorithm.outer_momentum))
+    d_y = estimators.storm(state.d_y, g_y, old_g_y, momentum(algorithm.inner_momentum))
+    moved = State(
+        x=descend(state.x, rate(algorithm.outer_lr), d_x, zeta.examples),
+        y=descend(state.y, rate(algorithm.inner_lr), d_y),
+        d_x=estimators.remembered(state.d_x, d_x),
+        d_y=d_y,
+        old_x=without_rows(state.x),
+        old_y=state.y,
+    )
+    return moved, Seen((new.outer,), ((one(g_y), new.jacobian), new.hessian))

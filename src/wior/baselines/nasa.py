@@ -1,0 +1,59 @@
+"""NASA: compositional optimization with running means of the inner map and of the direction.
+
+    y ← (1 − β) y + β r(x; ζ),   h ← (1 − θ) h + θ ∇r(x; ζ) ∇f(y; ξ),   x ← x − η h
+
+the gradient at the old y, the step along the old h. Two backward passes.
+
+Ghadimi, Ruszczyński, Wang, "A single timescale stochastic approximation method for nested stochastic optimization", SIAM J. Optim. 2020.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from wior import checks, estimators, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
+from wior.per_example import at_rows, descend, shared_part
+from wior.problems import Compositional
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    h: Tree  # the running mean of the direction; where x has rows, one for each row
+
+
+@dataclasses.dataclass(frozen=True)
+class NASA(Algorithm):
+    """Running means of map and direction, for `Compositional` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # β, at most 1
+    averaging: float = number(0.1, checks.share)  # θ
+
+    solves = Compositional
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "h": "outer_lr"}
+    paper = "Ghadimi, Ruszczyński, Wang, SIAM J. Optim. 2020"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
+        return State(x, y, estimators.no_average(x))
+
+    def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
+        x, y, h = state
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        r, product = oracle.map_and_pullback(problem, x, zeta)
+        f_y = oracle.map_gradient(problem, y, xi)
+        direction = product(f_y)
+        moved = State(
+            x=descend(x, at_step(self.outer_lr, draws.step), at_rows(h, zeta.examples), zeta.examples),
+            y=descend(y, at_step(self.inner_lr, draws.step), tree.sub(y, r)),
+            h=estimators.moving_average(h, direction, self.averaging, zeta.examples)[0],
+        )
+        return moved, Seen((one(f_y),), (one((r, shared_part(x, direction))),))

@@ -1,0 +1,28 @@
+"""What the first-order penalty methods share: no second derivative, a second inner variable, and a penalty that grows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from wior import tree
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree  # near the minimiser of the penalised objective
+    z: Tree  # near the minimiser of g
+
+
+def grown(penalty: Any, step: jax.Array, power: Any) -> Any:
+    """A penalty that grows as (step + 1)^power."""
+    return penalty * (step.astype(jnp.result_type(float)) + 1) ** power
+
+
+def plus(a: Tree, scale: Any, b: Tree) -> Tree:
+    """a + scale · b, where a leaf that is `None` in a, as ∇_x f is for rows, counts as zero."""
+    return tree.sub(a, tree.scaled(-scale, b))

@@ -1,0 +1,107 @@
+"""RT-MLMC: DL-SGD at the lowest level, corrected by a difference of two levels drawn at random.
+
+With v^k the implicit hyper-gradient at the y of EpochSGD(k), all levels on shared batches,
+
+    k = 1 … K with probability p_k ∝ 2^−k,   v = v^1 + (v^{k+1} − v^k)/p_k,   x ← x − η v
+
+so that the expectation over k is v^{K+1} at an expected cost of order K. Levels nest: EpochSGD(k + 1) is EpochSGD(k) and one more epoch. The
+Neumann product u = Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f has one p, uniform in 0 … Q − 1, for all three. One k and one p serve the
+whole batch: a program in which every example has its own would take the longest for all.
+
+Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior import oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
+from wior.algorithms.wior_cbo import State
+from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
+from wior.linear_systems import random_length
+from wior.per_example import descend
+from wior.problems import ConditionalBilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RTMLMC(Algorithm):
+    """Random levels of inner accuracy, for `ConditionalBilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ, at most 1/L
+    levels: int = static(6)  # K
+    neumann_terms: int = static(4)  # Q
+
+    solves = ConditionalBilevel
+    step_sizes = {"x": "outer_lr"}
+    paper = "Hu, Wang, Xie, Krause, Kuhn, NeurIPS 2023"
+    cost_varies = True
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Of the levels 1 … K."""
+        weights = 0.5 ** np.arange(1, self.levels + 1)
+        return weights / weights.sum()
+
+    @property
+    def visit_batches(self) -> int:
+        return int(epoch_steps(self.levels + 1)) + self.neumann_terms
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(outer=(1,), inner=())
+
+    def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        for_level, for_length = jax.random.split(draws.key)
+        level = 1 + jax.random.choice(for_level, self.levels, p=jnp.asarray(self.probabilities))
+        length = random_length(for_length, self.neumann_terms)
+        each, seen = self.estimates(problem, state, draws, level, length)
+        direction = tree.mean(each)
+        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
+        return moved, Seen(outer=(one(direction),), inner=(seen,))
+
+    def estimates(
+        self, problem: ConditionalBilevel, state: State, draws: Draws, level: jax.Array, length: jax.Array
+    ) -> tuple[Tree, Tree]:
+        """v for each outer example of the batch at a given level, and what was seen of its inner set."""
+        index, last = draws.outer[0][0], int(epoch_steps(self.levels + 1))
+        scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
+        probability = jnp.asarray(self.probabilities)[level - 1]
+
+        def hypergradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
+            inner, batches = InnerProblem(problem, state.x, xi, rows), visits.examples
+
+            def turn(j: jax.Array, carry: tuple[Epochs, Tree, Tree]) -> tuple[Epochs, Tree, Tree]:
+                epochs, ends_of, seen = carry
+                epochs, g_y, epoch, ends = epoch_step(epochs, j, inner_lr, lambda y: inner.gradient(y, batches[j]))
+                # the ends of the epochs 1, level and level + 1, where they coincide in both places
+                here = ends & (epoch == jnp.stack([jnp.ones_like(level), level, level + 1]))
+                ends_of = jax.tree.map(
+                    lambda all_three, y: jnp.where(here.reshape(-1, *(1,) * y.ndim), y, all_three), ends_of, epochs.y
+                )
+                return epochs, ends_of, jax.tree.map(lambda a, b: a.at[j].set(b), seen, g_y)
+
+            repeated = lambda times: jax.tree.map(lambda leaf: jnp.zeros((times, *leaf.shape), leaf.dtype), state.y)
+            start = (Epochs(state.y, tree.zeros_like(state.y)), repeated(3), repeated(last))
+            _, ends_of, g_y = oracle.repeat(epoch_steps(level + 1), turn, start)
+            for_u, for_x = batches[last:-1], batches[-1]
+            three, products = oracle.vmap(lambda y: inner.cotangents(y, for_u, for_x, scale, length))(ends_of)
+            lowest, low, high = (jax.tree.map(lambda leaf, i=i: leaf[i], three) for i in range(3))
+            combined = tree.axpy(1 / probability, tree.sub(high, low), lowest)
+            products = jax.tree.map(lambda leaf: leaf[2], products)
+            return inner.pulled_back(combined), seen_in_visit(g_y, products)
+
+        xi, sets = problem.outer_batch(index), problem.inner_sets(index)
+        return oracle.vmap(hypergradient)(xi.data, sets.rows, draws.visits)

@@ -1,0 +1,51 @@
+"""SCGD: compositional optimization with a running mean of the inner map.
+
+    y ← (1 − β_k) y + β_k r(x; ζ),   x ← x − η_k ∇r(x; ζ) ∇f(y; ξ),   at the new y
+
+with β_k = β (k + 1)^(−1/2) and η_k = η (k + 1)^(−3/4). Two backward passes.
+
+Wang, Fang, Liu, "Stochastic compositional gradient descent", Mathematical Programming 2017.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number, one
+from wior.baselines.implicit import State
+from wior.per_example import descend, shared_part
+from wior.problems import Compositional
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SCGD(Algorithm):
+    """A running mean of the inner map, for `Compositional` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # β, at most 1
+    outer_decay: float = number(3 / 4, checks.non_negative_number)
+    inner_decay: float = number(1 / 2, checks.non_negative_number)
+
+    solves = Compositional
+    step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+    paper = "Wang, Fang, Liu, Mathematical Programming 2017"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
+        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        r, product = oracle.map_and_pullback(problem, state.x, zeta)
+        y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), tree.sub(state.y, r))
+        f_y = oracle.map_gradient(problem, y, xi)
+        direction = product(f_y)
+        x = descend(state.x, decayed(self.outer_lr, draws.step, self.outer_decay), direction, zeta.examples)
+        return State(x, y), Seen((one(f_y),), (one((r, shared_part(state.x, direction))),))

@@ -1,0 +1,55 @@
+"""SOBA: the single-loop directions on one batch of each level, with steps that fall as 1/√t.
+
+    y ← y − γ_t ∇_y g(x, y; ζ)
+    u ← u − ρ_t (∇²_yy g(x, y; ζ) u − ∇_y f(x, y; ξ))
+    x ← x − η_t (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ) u),   each rate · (t + 1)^−decay
+
+all at the old iterate. Three backward passes. With decay = 0 it is WiOR-BO without its projection.
+
+Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance reduction
+algorithms", NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number
+from wior.algorithms.wior_bo import State, directions
+from wior.per_example import descend
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SOBA(Algorithm):
+    """Plain single-loop directions with decaying steps, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    decay: float = number(0.5, checks.non_negative_number)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Dagréou, Ablin, Vaiter, Moreau, NeurIPS 2022"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, tree.zeros_like(y))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        zeta = problem.inner_batch(draws.inner[0][0])
+        d = directions(problem, state, problem.outer_batch(draws.outer[0][0]), zeta)
+        moved = State(
+            x=descend(state.x, decayed(self.outer_lr, draws.step, self.decay), d.x, zeta.examples),
+            y=descend(state.y, decayed(self.inner_lr, draws.step, self.decay), d.y),
+            u=descend(state.u, decayed(self.adjoint_lr, draws.step, self.decay), d.u),
+        )
+        return moved, d.seen

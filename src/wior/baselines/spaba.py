@@ -1,0 +1,51 @@
+"""SPABA: PAGE in front of all three single-loop directions.
+
+    d ← D(z) on a large batch, with probability p;   d ← d + D(z) − D(z⁻) on a small one otherwise;   z ← z − (η, γ, ρ) d
+
+for z = (x, y, u) and D its three directions, all at the old iterate; one coin for the three. The first step takes the large
+batch. `large_batch` is its number of examples at each level, all of them where it is None: the paper's finite-sum case.
+
+Chu, Xu, Yao, Zhang, "SPABA: a single-loop and probabilistic stochastic bilevel algorithm achieving optimal sample complexity",
+ICML 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from wior import checks
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, static
+from wior.baselines import recursive
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SPABA(Algorithm):
+    """PAGE on all directions, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    probability: float = number(1 / 64, checks.share)  # p, of the order of b/n
+    large_batch: int | None = static(None, checks.positive_integer_or_none)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Chu, Xu, Yao, Zhang, ICML 2024"
+    cost_varies = True
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> recursive.State:
+        return recursive.begun(x, y)
+
+    def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
+        fresh = (draws.step == 0) | jax.random.bernoulli(draws.key, self.probability)
+        return recursive.recursive_step(self, problem, state, draws, fresh, draws.step, self.large_batch)

@@ -1,0 +1,44 @@
+"""SRBA: SARAH in front of all three single-loop directions, with the full data every period.
+
+    d ← D(z) on all data in steps 0, q, 2q, …;   d ← d + D(z) − D(z⁻) on one batch otherwise;   z ← z − (η, γ, ρ) d
+
+for z = (x, y, u) and D its three directions, all at the old iterate.
+
+Dagréou, Moreau, Vaiter, Ablin, "A lower bound and a near-optimal algorithm for bilevel empirical risk minimization", AISTATS 2024.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, static
+from wior.baselines import recursive
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SRBA(Algorithm):
+    """SARAH on all directions, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    adjoint_lr: Rate  # ρ
+    period: int = static(64)  # q, of the order of a pass
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Dagréou, Moreau, Vaiter, Ablin, AISTATS 2024"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1,))
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> recursive.State:
+        return recursive.begun(x, y)
+
+    def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
+        fresh = draws.step % self.period == 0
+        return recursive.recursive_step(self, problem, state, draws, fresh, draws.step // self.period, None)

@@ -1,0 +1,66 @@
+"""TTSA: one inner step and one outer step on two time scales, with a Neumann product of random length.
+
+    y ← y − γ_k ∇_y g(x, y; ζ),   γ_k = γ (k + 1)^(−2/5)
+    x ← x − η_k (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ'') u),   η_k = η (k + 1)^(−3/5),  at the new y
+
+with u = Q τ Π_{j≤p} (I − τ ∇²_yy g(x, y; ζ'_j)) ∇_y f(x, y; ξ) and p uniform in 0 … Q − 1.
+
+Hong, Wai, Wang, Yang, "A two-timescale framework for bilevel optimization", 2020.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from wior import checks, oracle
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one, static
+from wior.baselines.implicit import State, neumann_hypergradient
+from wior.linear_systems import random_length
+from wior.per_example import descend
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TTSA(Algorithm):
+    """Two time scales and a Neumann product of random length, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ, at most 1/L
+    neumann_terms: int = static(4)  # Q
+    outer_decay: float = number(3 / 5, checks.non_negative_number)
+    inner_decay: float = number(2 / 5, checks.non_negative_number)
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+    paper = "Hong, Wai, Wang, Yang, 2020"
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1, self.neumann_terms - 1, 1), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        (for_y,), for_u, (for_x,) = draws.inner
+        g_y = oracle.inner_gradient(problem, state.x, state.y, problem.inner_batch(for_y))
+        y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), g_y)
+        zeta = problem.inner_batch(for_x)
+        estimate = neumann_hypergradient(
+            problem,
+            state.x,
+            y,
+            problem.outer_batch(draws.outer[0][0]),
+            for_u,
+            lambda u: oracle.jacobian_product(problem, state.x, y, u, zeta),
+            at_step(self.neumann_lr, draws.step),
+            random_length(draws.key, self.neumann_terms),
+        )
+        outer_lr = decayed(self.outer_lr, draws.step, self.outer_decay)
+        x = descend(state.x, outer_lr, estimate.direction, zeta.examples)
+        return State(x, y), Seen((estimate.outer,), (one(g_y), estimate.hessian, estimate.jacobian))

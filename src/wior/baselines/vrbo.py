@@ -1,0 +1,125 @@
+"""VRBO: SPIDER on the inner gradient and on a hyper-gradient with a Neumann sum, refreshed over an inner loop.
+
+Every q steps d_x = D(x, y) and d_y = ∇_y g(x, y) on large batches. Then x ← x − η d_x, and over m + 1 batches, of which each
+gives both differences between the present point and the one before it,
+
+    d_x ← d_x + D(x, y) − D(x⁻, y⁻),   d_y ← d_y + ∇_y g(x, y) − ∇_y g(x⁻, y⁻),   y ← y − γ d_y  (not after the last)
+
+with D = ∇_x f − ∇²_xy g τ Σ_{q=0…Q} Π_{j≤q} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and Q + 1 = `neumann_terms`. `large_batch` is the number of
+examples of a large batch at each level, all of them where it is None; q is `period`.
+
+Yang, Ji, Liang, "Provably faster algorithms for bilevel optimization", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from wior import checks, estimators, linear_systems, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
+from wior.baselines.implicit import Estimate, neumann_hypergradient
+from wior.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
+from wior.problems import Bilevel
+
+Tree = Any
+
+
+class State(NamedTuple):
+    x: Tree
+    y: Tree
+    d_x: Tree  # SPIDER's estimates
+    d_y: Tree
+
+
+@dataclasses.dataclass(frozen=True)
+class VRBO(Algorithm):
+    """SPIDER on both levels with a Neumann sum, for `Bilevel` problems."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ, below 1/L
+    inner_steps: int = static(3)  # m
+    neumann_terms: int = static(4)  # Q + 1
+    period: int = static(16)  # q
+    large_batch: int | None = static(None, checks.positive_integer_or_none)
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
+    paper = "Yang, Ji, Liang, NeurIPS 2021"
+
+    @property
+    def streams(self) -> Streams:
+        batches = self.inner_steps + 1
+        return Streams((batches,), (batches, batches * (self.neumann_terms - 1)), self.separate_streams)
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y))
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        (for_f,), (for_g, for_u) = draws.outer, draws.inner
+        batches = self.inner_steps + 1
+        for_u = for_u.reshape(batches, self.neumann_terms - 1, for_g.shape[1])
+        scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
+
+        def evaluate(x: Tree, y: Tree, batch: tuple[jax.Array, ...]) -> tuple[Estimate, Tree]:
+            xi, zeta = problem.outer_batch(batch[0]), problem.inner_batch(batch[1])
+            curvature = oracle.inner_curvature(problem, x, y, zeta)
+            estimate = neumann_hypergradient(problem, x, y, xi, batch[2], curvature.jacobian, scale)
+            return estimate, curvature.gradient()
+
+        def large(d: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
+            return _on_large_batches(problem, state.x, state.y, draws, self, scale)
+
+        d_x, d_y = oracle.cond(draws.step % self.period == 0, large, lambda d: d, (state.d_x, state.d_y))
+        direction, first = d_x, None
+        if has_rows(state.x):  # a row moves along its own derivative, which the recursion does not have
+            plain, _ = evaluate(state.x, state.y, (for_f[0], for_g[0], for_u[0]))
+            direction, first = estimators.with_rows(d_x, plain.direction), for_g[0]
+        x = descend(state.x, at_step(self.outer_lr, draws.step), direction, first)
+
+        def turn(carry: Any, item: Any) -> tuple[Any, Any]:
+            old_x, old_y, y, d_x, d_y = carry
+            batch, moves = item
+            new, g_y = evaluate(x, y, batch)
+            old, old_g_y = evaluate(with_rows_of(x, old_x), old_y, batch)
+            d_x = estimators.remembered(d_x, estimators.spider(d_x, new.direction, old.direction))
+            d_y = estimators.spider(d_y, g_y, old_g_y)
+            moved = descend(y, inner_lr * moves, d_y)
+            return (without_rows(x), y, moved, d_x, d_y), (new, g_y)
+
+        moves = jnp.arange(batches) < self.inner_steps
+        carry = (without_rows(state.x), state.y, state.y, d_x, d_y)
+        (_, _, y, d_x, d_y), (new, g_y) = oracle.scan(turn, carry, ((for_f, for_g, for_u), moves))
+        first_of = lambda kind: jax.tree.map(lambda leaf: leaf[:, 0], kind)
+        joined = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), new.hessian)
+        return State(x, y, d_x, d_y), Seen((first_of(new.outer),), ((g_y, first_of(new.jacobian)), joined))
+
+
+def _on_large_batches(
+    problem: Bilevel, x: Tree, y: Tree, draws: Draws, algorithm: VRBO, scale: Any
+) -> tuple[Tree, Tree]:
+    """D and ∇_y g on one large batch of each level; every factor of the Neumann sum is on the same one."""
+    assert draws.reserves is not None
+    number = draws.step // algorithm.period
+    outer = draws.reserves.outer.take(number, algorithm.large_batch)
+    inner = draws.reserves.inner.take(number, algorithm.large_batch)
+
+    def mean_inner(derivative: Any) -> Tree:
+        return estimators.over_large_batch(lambda index: derivative(problem.inner_batch(index)), inner)
+
+    f_x, f_y = estimators.over_large_batch(
+        lambda index: oracle.outer_gradients(problem, x, y, problem.outer_batch(index)), outer
+    )
+
+    def product(v: Tree, _: jax.Array) -> Tree:
+        return mean_inner(lambda zeta: oracle.hessian_product(problem, x, y, v, zeta))
+
+    u, _ = linear_systems.neumann_sum(product, f_y, scale, jnp.zeros(algorithm.neumann_terms - 1))
+    g_xy_u = mean_inner(lambda zeta: shared_part(x, oracle.jacobian_product(problem, x, y, u, zeta)))
+    g_y = mean_inner(lambda zeta: oracle.inner_gradient(problem, x, y, zeta))
+    return tree.sub(f_x, g_xy_u), g_y
