@@ -1,9 +1,13 @@
-"""A small unsymmetric run that many tests share: p ≠ d, m ≠ n, non-quadratic, with a `PerExample` leaf and trees."""
+"""What many tests run: a small unsymmetric problem (p ≠ d, m ≠ n, a `PerExample` leaf, trees), and the command line."""
+
+import sys
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import wior
+from wior import cli
 
 P, D, M, N = 3, 4, 13, 17
 
@@ -47,3 +51,12 @@ def solve(**options):
     x0, y0 = start()
     options = {"batch_size": (3, 5), "steps": 60, "record_every": 7, "metrics": metrics, "seed": 3} | options
     return wior.solve(options.pop("problem", problem()), options.pop("algorithm", ALGORITHM), x0, y0, **options)
+
+
+def run_main(monkeypatch, capsys, *arguments):
+    """The command line in this process: its exit code, and what it printed on both channels."""
+    monkeypatch.setattr(sys, "argv", ["wior", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    return ended.value.code, printed.out, printed.err

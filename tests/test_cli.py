@@ -11,6 +11,7 @@ import matplotlib.image
 import pytest
 
 import wior
+from runs import run_main
 from wior import cli
 from wior.experiments import demo
 
@@ -122,14 +123,6 @@ def test_json_goes_alone_to_stdout_and_the_same_seeds_give_the_same_numbers(runs
         return summary | {"methods": methods}
 
     assert without_time(printed) == without_time(json.loads(made["summary.json"]))
-
-
-def run_main(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", ["wior", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    printed = capsys.readouterr()
-    return ended.value.code, printed.out, printed.err
 
 
 def test_version_and_help(monkeypatch, capsys):

@@ -5,6 +5,7 @@ from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import Checkpoint
 from wior.hypergradient import HyperGradient, hypergradient
 from wior.loop import NonFiniteError
+from wior.methods import Method, methods
 from wior.order_error import OrderError, order_error, plot_order_errors
 from wior.per_example import PerExample
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
@@ -20,6 +21,7 @@ __all__ = [
     "ConditionalBilevel",
     "ConditionalCompositional",
     "HyperGradient",
+    "Method",
     "Minimax",
     "NonFiniteError",
     "OrderError",
@@ -33,6 +35,7 @@ __all__ = [
     "WiORMinimax",
     "baselines",
     "hypergradient",
+    "methods",
     "order_error",
     "orders",
     "plot_order_errors",

@@ -1,4 +1,4 @@
-"""The command line: `wior demo`."""
+"""The command line: `wior demo`, `wior list`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import enum
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wior import __version__
+from wior import __version__, listing
+from wior.methods import methods
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(
     help="Nested optimization in which the order of the examples is a choice.",
-    epilog="Start with: wior demo",
+    epilog="Start with: wior demo. All methods: wior list",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,6 +33,18 @@ INTERRUPTED = 130
 class Noise(enum.StrEnum):
     uniform = "uniform"
     pairs = "pairs"
+
+
+class ProblemClass(enum.StrEnum):
+    bilevel = "bilevel"
+    conditional_bilevel = "conditional-bilevel"
+    compositional = "compositional"
+    conditional_compositional = "conditional-compositional"
+    minimax = "minimax"
+
+    @property
+    def class_name(self) -> str:
+        return self.value.title().replace("-", "")
 
 
 def _version(asked: bool) -> None:
@@ -70,8 +86,6 @@ def demo(
     WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch size
     and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is refused.
     """
-    from rich.console import Console
-
     from wior.experiments import demo as experiment
 
     try:
@@ -84,10 +98,45 @@ def demo(
     if as_json:
         print(json.dumps(summary, indent=2))
         return
+    _console().print(experiment.tables(summary, out), highlight=False)
+
+
+@app.command("list")
+def list_methods(
+    problem: Annotated[ProblemClass | None, typer.Option(help="Only the methods that solve these problems.")] = None,
+    parameters: Annotated[bool, typer.Option("--parameters", help="Hyper-parameters in place of the costs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all that is known of the methods as JSON.")] = False,
+) -> None:
+    """List all methods, what they solve and what they cost.
+
+    Problem classes, calls of a step, memory and paper. The calls are counted in the code as it runs, with default
+    hyper-parameters. Takes some seconds.
+    """
+    if markdown and as_json:
+        raise typer.BadParameter("give either --markdown or --json, not both")
+    found = methods()
+    if problem is not None:
+        name = problem.class_name
+        # those made for the problem come before those that it is restated for
+        found = sorted((m for m in found if name in m.solves), key=lambda m: m.solves[0] != name)
+    if as_json:
+        print(json.dumps([listing.as_json(method) for method in found], indent=2, ensure_ascii=False))
+        return
+    row, caption = (listing.parameters, listing.PARAMETERS) if parameters else (listing.costs, listing.COSTS)
+    if markdown:
+        print(listing.markdown([row(method) for method in found]), caption, sep="\n\n")
+        return
+    console = _console()
+    console.print(listing.tables(found, row, caption, console.width), highlight=False)
+
+
+def _console() -> Console:
+    """The terminal, or 100 columns of a file or a pipe."""
+    from rich.console import Console
+
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=100)
-    console.print(experiment.tables(summary, out), highlight=False)
+    return console if console.is_terminal else Console(width=100)
 
 
 def _readable(error: Exception) -> str:

@@ -106,20 +106,27 @@ def saga(table: Table, slot: jax.Array, new: Tree) -> tuple[Table, Tree]:
 
     The mean is over the batches met so far. A batch that was not counts as that mean, so its first direction is the plain one.
     """
-    met = take(table.filled, slot)
-    filled = table.filled.at[slot].set(True)
-    number = jnp.sum(table.filled)
+    met, number = take(table.filled, slot), jnp.sum(table.filled)
+    before = tree.branch(
+        met,
+        lambda rows: jax.tree.map(lambda leaf: take(leaf, slot), rows),
+        lambda rows: jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), rows),
+        table.entries,
+    )
 
-    def estimate(total: Any, entries: Any, new: Any) -> Any:
+    def estimate(total: Any, before: Any, new: Any) -> Any:
         if total is None:
             return new
         mean = total / jnp.maximum(number, 1).astype(total.dtype)
-        return jnp.where(met, new - take(entries, slot) + mean, new)
+        return jnp.where(met, new - before + mean, new)
 
-    direction = jax.tree.map(estimate, table.total, table.entries, new, is_leaf=_is_none)
+    direction = jax.tree.map(estimate, table.total, before, new, is_leaf=_is_none)
     shared = remembered(table.total, new)
-    total = jax.tree.map(lambda total, rows, d: total + d - take(rows, slot), table.total, table.entries, shared)
-    entries = jax.tree.map(lambda rows, d: rows.at[slot].set(d), table.entries, shared)
+    total = jax.tree.map(lambda total, before, d: total + d - before, table.total, before, shared)
+    # what is written waits for what was read; otherwise the compiler reads later, and copies the table so that it may
+    written = jax.tree.map(lambda before, d: jnp.where(jnp.isnan(before), before, d), before, shared)
+    entries = jax.tree.map(lambda rows, d: rows.at[slot].set(d, mode="promise_in_bounds"), table.entries, written)
+    filled = table.filled.at[slot].set(True)
     return Table(entries, total, filled), direction
 
 
@@ -133,7 +140,7 @@ def over_large_batch(derivatives: Callable[[jax.Array], Tree], index: jax.Array,
     def piece(total: Tree, index: jax.Array) -> tuple[Tree, None]:
         return tree.axpy(rows / size, derivatives(index), total), None
 
-    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(derivatives, index[:rows]))
+    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), oracle.shapes(derivatives, index[:rows]))
     total, _ = oracle.scan(piece, zero, index[: whole * rows].reshape(whole, rows))
     return tree.axpy(rest / size, derivatives(index[whole * rows :]), total) if rest else total
 

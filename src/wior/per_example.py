@@ -8,9 +8,11 @@ batch, the derivative is taken at those rows, and the update is a scatter into t
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 Tree = Any
 
@@ -61,12 +63,19 @@ def all_rows(x: Tree) -> Tree:
     return _map(lambda leaf: leaf.rows, lambda leaf: leaf, x)
 
 
-def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None) -> Tree:
-    """x − lr · direction; where x has a `PerExample` leaf, `direction` holds the rows at `index`."""
+def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None, after: Tree = None) -> Tree:
+    """x − lr · direction; where x has a `PerExample` leaf, `direction` holds the rows at `index`.
+
+    `after` names what else was computed from rows of x. Rows are written when it is there: the compiler is free to read later, and would
+    then copy all rows in every step so that it may.
+    """
+    broken = _any_nan(after) if after is not None and has_rows(x) else None
 
     def update(leaf: Any, d: Any) -> Any:
         if is_per_example(leaf):
             change = (-lr * d).astype(leaf.rows.dtype)
+            if broken is not None:
+                change = jnp.where(broken, jnp.zeros_like(change), change)
             return PerExample(leaf.rows.at[index].add(change, mode="promise_in_bounds"))
         return (leaf - lr * d).astype(leaf.dtype)
 
@@ -89,6 +98,12 @@ def shared_part(x: Tree, direction: Tree) -> Tree:
 def take(rows: jax.Array, index: jax.Array) -> jax.Array:
     """The rows at `index`, which an order promises to be in range."""
     return rows.at[index].get(mode="promise_in_bounds")
+
+
+def _any_nan(values: Tree) -> jax.Array:
+    """Of use to `descend` for what it depends on."""
+    found = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(values)]
+    return functools.reduce(jnp.logical_or, found, jnp.asarray(False))
 
 
 def _map(on_rows: Any, on_dense: Any, x: Tree) -> Tree:

@@ -51,6 +51,7 @@ class WiORBO(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:
@@ -76,11 +77,11 @@ def directions(problem: Bilevel, state: State, xi: Batch, zeta: Batch) -> Direct
     return Directions(x=tree.sub(f_x, g_xy_u), y=g_y, u=tree.sub(g_yy_u, f_y), seen=seen)
 
 
-def descended(algorithm: Any, state: State, d: Directions, draws: Draws, zeta: Batch) -> State:
-    """The state after a step along the directions, with the algorithm's three step sizes."""
+def descended(algorithm: Any, state: State, d: Directions, draws: Draws, zeta: Batch, after: Tree = None) -> State:
+    """The state after a step along the directions, with the algorithm's three step sizes; `after` as in `descend`."""
     x, y, u = state
     return State(
-        x=descend(x, at_step(algorithm.outer_lr, draws.step), d.x, zeta.examples),
+        x=descend(x, at_step(algorithm.outer_lr, draws.step), d.x, zeta.examples, after),
         y=descend(y, at_step(algorithm.inner_lr, draws.step), d.y),
         u=descend(u, at_step(algorithm.adjoint_lr, draws.step), d.u),
     )

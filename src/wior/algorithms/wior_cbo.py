@@ -49,6 +49,7 @@ class WiORCBO(Algorithm):
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:

@@ -40,6 +40,7 @@ class WiORCComp(Algorithm):
 
     solves = ConditionalCompositional
     step_sizes = {"x": "outer_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:

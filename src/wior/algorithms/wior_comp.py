@@ -34,6 +34,7 @@ class WiORComp(Algorithm):
 
     solves = Compositional
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:

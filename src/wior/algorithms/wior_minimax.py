@@ -32,6 +32,7 @@ class WiORMinimax(Algorithm):
 
     solves = Minimax
     step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:

@@ -50,10 +50,11 @@ def storm_step(
     old, old_g_y = evaluate(with_rows_of(state.x, state.old_x), state.old_y)
     d_x = estimators.storm(state.d_x, new.direction, old.direction, momentum(algorithm.outer_momentum))
     d_y = estimators.storm(state.d_y, g_y, old_g_y, momentum(algorithm.inner_momentum))
+    shared = estimators.remembered(state.d_x, d_x)
     moved = State(
-        x=descend(state.x, rate(algorithm.outer_lr), d_x, zeta.examples),
+        x=descend(state.x, rate(algorithm.outer_lr), d_x, zeta.examples, after=(shared, d_y)),
         y=descend(state.y, rate(algorithm.inner_lr), d_y),
-        d_x=estimators.remembered(state.d_x, d_x),
+        d_x=shared,
         d_y=d_y,
         old_x=without_rows(state.x),
         old_y=state.y,

@@ -68,6 +68,6 @@ def recursive_step(
 
     estimate = (state.d_x, state.d_y, state.d_u)
     d_x, d_y, d_u = estimators.page(fresh, estimate, large, (new.x, new.y, new.u), old)
-    x, y, u = wior_bo.descended(algorithm, here, wior_bo.Directions(d_x, d_y, d_u, new.seen), draws, zeta)
-    d_x = estimators.remembered(state.d_x, d_x)
-    return State(x, y, u, d_x, d_y, d_u, Before(without_rows(here.x), here.y, here.u)), new.seen
+    shared, d = estimators.remembered(state.d_x, d_x), wior_bo.Directions(d_x, d_y, d_u, new.seen)
+    x, y, u = wior_bo.descended(algorithm, here, d, draws, zeta, after=(shared, d_y, d_u))
+    return State(x, y, u, shared, d_y, d_u, Before(without_rows(here.x), here.y, here.u)), new.seen

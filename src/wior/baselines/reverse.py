@@ -106,7 +106,7 @@ def _back_from_few(
 ) -> tuple[Tree, Tree]:
     """The way back along a schedule made beforehand; what is kept are `checkpoints` iterates and one to work on."""
     slots = jax.tree.map(lambda leaf: jnp.zeros((checkpoints + 1, *leaf.shape), leaf.dtype).at[0].set(leaf), y)
-    shapes = jax.eval_shape(back, *end, y, batches[0])[2]
+    shapes = oracle.shapes(back, *end, y, batches[0])[2]
     rows = jax.tree.map(lambda leaf: jnp.zeros((len(batches), *leaf.shape), leaf.dtype), shapes)
 
     def turn(carry: Any, move: Move) -> tuple[Any, None]:

@@ -80,7 +80,7 @@ class VRBO(Algorithm):
         if has_rows(state.x):  # a row moves along its own derivative, which the recursion does not have
             plain, _ = evaluate(state.x, state.y, (for_f[0], for_g[0], for_u[0]))
             direction, first = estimators.with_rows(d_x, plain.direction), for_g[0]
-        x = descend(state.x, at_step(self.outer_lr, draws.step), direction, first)
+        x = descend(state.x, at_step(self.outer_lr, draws.step), direction, first, after=(d_x, d_y))
 
         def turn(carry: Any, item: Any) -> tuple[Any, Any]:
             old_x, old_y, y, d_x, d_y = carry

@@ -35,6 +35,7 @@ class WiRBO(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    paper = "Li, Huang, NeurIPS 2024"
 
     @property
     def streams(self) -> Streams:
@@ -54,4 +55,4 @@ class WiRBO(Algorithm):
         g_xy_u = oracle.jacobian_product(problem, x, y, u, for_g_xy)
         seen = Seen(outer=(one(f_y), one(f_x)), inner=(one(g_y), one(g_yy_u), one(shared_part(x, g_xy_u))))
         d = Directions(x=tree.sub(f_x, g_xy_u), y=g_y, u=tree.sub(g_yy_u, f_y), seen=seen)
-        return descended(self, state, d, draws, for_g_xy), seen
+        return descended(self, state, d, draws, for_g_xy, after=(g_y, g_yy_u)), seen

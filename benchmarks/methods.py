@@ -1,0 +1,161 @@
+"""Microseconds and oracle calls a step for every bilevel method on the linear-softmax workload, in one run.
+
+All methods take batches of the same size in the same order. They are timed in turns, beside the single-loop step written by
+hand as one `lax.scan`, and ratios are of medians. A step of one method does more than a step of another: the column of backward passes says
+how much more. Memory is what the compiled block needs beside its arguments, at few and at many inner steps.
+
+    python benchmarks/methods.py [--json FILE] [--turns 5] [--batch 250] [--seconds 0.4]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import wior
+from steps import RATES, hand_written
+from wior import baselines, blocks, oracle
+from wior.solve import prepare, run_key
+from workloads import Workload, linear_softmax
+
+FEW, MANY = 4, 64
+NOT_A_STEP_SIZE = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
+LIMIT = 1.1  # of WiORBO and SOBA against the hand-written scan
+
+
+def bilevel_methods() -> dict[str, wior.algorithms.Algorithm]:
+    """Every method for bilevel problems, with the same step sizes and its own defaults otherwise."""
+    found = {}
+    for module in (wior.algorithms, baselines):
+        for name in module.__all__:
+            method = getattr(module, name)
+            if getattr(method, "solves", None) is wior.Bilevel:
+                rates = RATES | NOT_A_STEP_SIZE
+                names = {field.name for field in dataclasses.fields(method)}
+                found[name] = method(**{rate: value for rate, value in rates.items() if rate in names})
+    return found
+
+
+def run(work: Workload, algorithm: Any, steps: int) -> Any:
+    return wior.solve(work.problem, algorithm, work.x0, work.y0, batch_size=work.batch, steps=steps, record_every=steps)
+
+
+def measure(work: Workload, turns: int, seconds: float) -> dict[str, Any]:
+    methods, steps, first, programs = bilevel_methods(), {}, {}, {}
+    for name, algorithm in methods.items():
+        begun = time.perf_counter()
+        run(work, algorithm, 16)
+        first[name] = time.perf_counter() - begun
+        before = blocks.block._cache_size()
+        trial = float(run(work, algorithm, 48).history["seconds"][-1]) / 48
+        steps[name] = int(min(max(seconds / trial, 64), 20_000))
+        programs[name] = blocks.block._cache_size() - before
+    trial = hand_written(work, 50)
+    trial()
+    by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 20_000)))
+    times: dict[str, list[float]] = {name: [] for name in ("by hand", *methods)}
+    calls = {}
+    before = blocks.block._cache_size()
+    for _ in range(turns):
+        times["by hand"].append(by_hand())
+        for name, algorithm in methods.items():
+            history = run(work, algorithm, steps[name]).history
+            times[name].append(float(history["seconds"][-1]) / steps[name])
+            calls[name] = {call: float(history[call][-1]) / steps[name] for call in oracle.CALLS}
+    compiled_later = blocks.block._cache_size() - before
+    micro = {name: 1e6 * statistics.median(values) for name, values in times.items()}
+    rows = [
+        {
+            "method": name,
+            "microseconds": micro[name],
+            "ratio": micro[name] / micro["by hand"],
+            "first_call_seconds": first[name],
+            "steps": steps[name],
+            "calls": calls[name],
+            "memory_bytes": memory(work, methods[name]),
+        }
+        for name in methods
+    ]
+    return {"by_hand": micro["by hand"], "rows": rows, "compiled_after_the_first_block": compiled_later + sum(programs.values())}  # fmt: skip
+
+
+def memory(work: Workload, algorithm: Any) -> dict[str, int]:
+    """Bytes that the compiled block needs beside its arguments, at its own number of inner steps or at few and many."""
+    if not any(field.name == "inner_steps" for field in dataclasses.fields(algorithm)):
+        return {"own": _temporary(work, algorithm)}
+    at = {str(k): _temporary(work, dataclasses.replace(algorithm, inner_steps=k)) for k in (FEW, MANY)}
+    if isinstance(algorithm, baselines.Reverse):
+        few = dataclasses.replace(algorithm, checkpoints=4)
+        at |= {f"{k}, checkpointed": _temporary(work, dataclasses.replace(few, inner_steps=k)) for k in (FEW, MANY)}
+    return at
+
+
+def _temporary(work: Workload, algorithm: Any) -> int:
+    orders = wior.orders.RandomReshuffling()
+    setup = prepare(work.problem, algorithm, work.x0, work.y0, orders, work.batch, None, 1, None, None, 0, None, None)
+    keys = blocks.stream_keys(setup.plan, run_key(0))
+    carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+    arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))
+    return int(blocks.block.lower(setup.plan, *arguments).compile().memory_analysis().temp_size_in_bytes)
+
+
+def table(results: dict[str, Any]) -> str:
+    lines = [
+        f"{results['device']}, jax {results['jax']}, {results['workload']}, random reshuffling. "
+        f"By hand: {results['by_hand']:.0f} µs a step.", "",
+        "| method | µs a step | to by hand | µs a pass | passes | Gc(f) | Gc(g) | JV | HV | first call | memory |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for row in sorted(results["rows"], key=lambda row: row["microseconds"]):
+        calls, batch = row["calls"], results["batch"]
+        counted = " | ".join(f"{calls[name] / batch:.1f}" for name in oracle.CALLS[:-1])
+        at = row["memory_bytes"]
+        memory = f"{at['own'] / 1e6:.1f} MB" if "own" in at else " → ".join(f"{at[str(k)] / 1e6:.1f}" for k in (FEW, MANY)) + " MB"  # fmt: skip
+        if f"{FEW}, checkpointed" in at:
+            memory += ", checkpointed " + " → ".join(f"{at[f'{k}, checkpointed'] / 1e6:.1f}" for k in (FEW, MANY))
+        lines.append(
+            f"| {row['method']} | {row['microseconds']:.0f} | {row['ratio']:.2f} "
+            f"| {row['microseconds'] / calls['backward_passes']:.0f} | {calls['backward_passes']:.1f} | {counted} "
+            f"| {row['first_call_seconds']:.1f} s | {memory} |"
+        )
+    over = [row["method"] for row in results["rows"] if row["method"] in ("WiORBO", "SOBA") and row["ratio"] > LIMIT]
+    lines += [
+        "",
+        f"Calls are in batches of {results['batch']}; memory is that of the compiled block at {FEW} → {MANY} inner steps where there are any.",
+        f"Programs compiled after a method's first block: {results['compiled_after_the_first_block']}.",
+        f"WiORBO and SOBA within {LIMIT} of the hand-written scan: {'yes' if not over else 'no: ' + ', '.join(over)}.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=250, help="must divide 5000 and 40000, for SABA")
+    parser.add_argument("--seconds", type=float, default=0.4, help="of one method in one turn")
+    arguments = parser.parse_args()
+    work = linear_softmax(arguments.batch)
+    results = {
+        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
+        "jax": jax.__version__,
+        "workload": work.name,
+        "batch": arguments.batch,
+        **measure(work, arguments.turns, arguments.seconds),
+    }
+    print(table(results))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
