@@ -87,6 +87,20 @@ def with_rows_of(x: Tree, shared: Tree) -> Tree:
     return jax.tree.map(lambda leaf, other: leaf if is_per_example(leaf) else other, x, shared, is_leaf=is_per_example)
 
 
+def squared_norm(x: Tree, direction: Tree, index: jax.Array) -> jax.Array:
+    """‖direction‖² as that of a dense vector: an example that is in the batch twice has one row, with both contributions."""
+    again = (index[:, None] == index[None, :]).astype(jnp.result_type(float))
+
+    def one(leaf: Any, d: jax.Array) -> jax.Array:
+        if not is_per_example(leaf):
+            return jnp.sum(d * d)
+        rows = d.reshape(len(index), -1)
+        return jnp.sum(rows * (again.astype(d.dtype) @ rows))
+
+    parts = jax.tree.leaves(jax.tree.map(one, x, direction, is_leaf=is_per_example))
+    return jnp.asarray(sum(parts))
+
+
 def shared_part(x: Tree, direction: Tree) -> Tree:
     """The part of a direction of x that all examples share.
 

@@ -21,7 +21,7 @@ from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one, static
 from wior.baselines.implicit import State, inner_steps
 from wior.baselines.penalty import plus
-from wior.per_example import descend, shared_part
+from wior.per_example import descend, shared_part, squared_norm
 from wior.problems import Bilevel
 
 Tree = Any
@@ -56,7 +56,7 @@ class BOME(Algorithm):
         f = oracle.outer_gradients(problem, x, y, xi)
         g_x, g_y = oracle.inner_gradients(problem, x, y, zeta)
         q = (tree.sub(g_x, oracle.inner_gradient_x(problem, x, z, zeta)), g_y)
-        squared = tree.vdot(q, q)
+        squared = squared_norm(x, q[0], zeta.examples) + tree.vdot(g_y, g_y)
         weight = self.control - tree.vdot(f, q) / jnp.where(squared > 0, squared, 1)
         weight = jnp.where(squared > 0, jnp.maximum(weight, 0), 0)
         d_x, d_y = plus(f, weight, q)

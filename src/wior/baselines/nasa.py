@@ -2,7 +2,7 @@
 
     y ← (1 − β) y + β r(x; ζ),   h ← (1 − θ) h + θ ∇r(x; ζ) ∇f(y; ξ),   x ← x − η h
 
-the gradient at the old y, the step along the old h. Two backward passes.
+the gradient at the old y, the step along the new h. Two backward passes.
 
 Ghadimi, Ruszczyński, Wang, "A single timescale stochastic approximation method for nested stochastic optimization", SIAM J. Optim. 2020.
 """
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from wior import checks, estimators, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
-from wior.per_example import at_rows, descend, shared_part
+from wior.per_example import descend, shared_part
 from wior.problems import Compositional
 
 Tree = Any
@@ -51,9 +51,10 @@ class NASA(Algorithm):
         r, product = oracle.map_and_pullback(problem, x, zeta)
         f_y = oracle.map_gradient(problem, y, xi)
         direction = product(f_y)
+        h, along = estimators.moving_average(h, direction, self.averaging, zeta.examples)
         moved = State(
-            x=descend(x, at_step(self.outer_lr, draws.step), at_rows(h, zeta.examples), zeta.examples),
+            x=descend(x, at_step(self.outer_lr, draws.step), along, zeta.examples),
             y=descend(y, at_step(self.inner_lr, draws.step), tree.sub(y, r)),
-            h=estimators.moving_average(h, direction, self.averaging, zeta.examples)[0],
+            h=h,
         )
         return moved, Seen((one(f_y),), (one((r, shared_part(x, direction))),))

@@ -1,0 +1,118 @@
+"""What holds for every method alike: it checks its parameters, is swept, is resumed, and takes PerExample rows."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import problems
+import wior
+from problems import flat
+from wior.methods import REQUIRED, methods
+from wior.orders import Herding, RandomReshuffling
+from wior.solve import describe_algorithm
+
+CLASSES = [
+    getattr(module, name)
+    for module in (wior.algorithms, wior.baselines)
+    for name in module.__all__
+    if name != "Algorithm"
+]
+SHORT = {"inner_steps": 2, "adjoint_steps": 2, "neumann_terms": 3, "period": 3, "levels": 1, "probability": 0.4}
+CASE_OF = {
+    wior.Bilevel: problems.bilevel,
+    wior.Minimax: problems.minimax,
+    wior.Compositional: problems.compositional,
+    wior.ConditionalBilevel: problems.conditional_bilevel_ragged,
+    wior.ConditionalCompositional: problems.conditional_compositional_ragged,
+}
+FIELDS = [(kind, field.name) for kind in CLASSES for field in dataclasses.fields(kind)]
+
+
+def made(kind, **changes):
+    """The method with small step sizes and short loops."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    rates = {name: 0.05 for name in fields if name.endswith("_lr")}
+    return kind(**(rates | {name: value for name, value in SHORT.items() if name in fields} | changes))
+
+
+@pytest.mark.parametrize(("kind", "name"), FIELDS, ids=[f"{kind.__name__}-{name}" for kind, name in FIELDS])
+def test_a_parameter_out_of_range_names_itself(kind, name):
+    for wrong in (-1, "much", float("nan"), None if name not in ("checkpoints", "large_batch", "inner_steps") else 0):
+        with pytest.raises((TypeError, ValueError), match=rf"^{name} must be .*{'None' if wrong is None else wrong}"):
+            made(kind, **{name: wrong})
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_method_is_a_tree_of_its_numbers(kind):
+    algorithm = made(kind)
+    leaves, structure = jax.tree.flatten(algorithm)
+    assert jax.tree.unflatten(structure, leaves) == algorithm
+    assert all(isinstance(leaf, (int, float)) for leaf in leaves)
+    assert describe_algorithm(algorithm)["name"] == kind.__name__
+    assert kind.paper
+    assert kind.__doc__.endswith("problems.") or "problems" in kind.__doc__
+
+
+def run(kind, solver=wior.solve, steps=9, **options):
+    problem, _, x, y, batch_size = CASE_OF[kind.solves]()
+    if kind.fixed_batches:
+        batch_size = (2, 3)
+    return solver(problem, made(kind), x, y, batch_size=batch_size, steps=steps, record_every=9, **options)
+
+
+# Those whose state, length or memory is of a kind of its own; the others follow in `make slow`.
+FIRST = ("SABA", "SPABA", "VRBO", "SUSTAIN", "RTMLMC", "MASOBA", "Reverse")
+in_turn = [
+    pytest.param(kind, id=kind.__name__, marks=[] if kind.__name__ in FIRST else [pytest.mark.slow]) for kind in CLASSES
+]
+
+
+@pytest.mark.parametrize("kind", in_turn)
+def test_a_sweep_is_its_runs(kind):
+    rates, seeds = [0.02, 0.05], [0, 3]
+    together = run(kind, wior.sweep, grid={"outer_lr": rates}, seeds=seeds)
+    problem, _, x, y, batch_size = CASE_OF[kind.solves]()
+    if kind.fixed_batches:
+        batch_size = (2, 3)
+    for i, j in ((0, 1), (1, 0)):
+        one = wior.solve(
+            problem,
+            made(kind, outer_lr=rates[i]),
+            x,
+            y,
+            batch_size=batch_size,
+            steps=9,
+            record_every=9,
+            seed=seeds[j],
+        )
+        swept = jax.tree.map(lambda leaf, i=i, j=j: leaf[i, j], (together.x, together.y))
+        np.testing.assert_allclose(flat(swept), flat((one.x, one.y)), rtol=1e-9, atol=1e-12)
+        calls = together.history["backward_passes"]
+        assert (calls if calls.ndim == 1 else calls[i, j])[-1] == one.history["backward_passes"][-1]
+
+
+@pytest.mark.parametrize("kind", in_turn)
+def test_a_run_resumes_bit_for_bit(kind, tmp_path):
+    options = {"order": Herding() if kind.__name__ == "VRBO" else RandomReshuffling(), "seed": 2}
+    whole = run(kind, **options)
+    run(kind, steps=4, checkpoint=tmp_path / "run", **options)
+    resumed = run(kind, checkpoint=tmp_path / "run", **options)
+    for a, b in zip(jax.tree.leaves(whole.state), jax.tree.leaves(resumed.state), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(whole.history["hessian_products"][-1], resumed.history["hessian_products"][-1])
+
+
+def test_seeds_draw_other_lengths_coins_and_levels():
+    for kind in (wior.baselines.SUSTAIN, wior.baselines.SPABA, wior.baselines.RTMLMC):
+        passes = {float(run(kind, seed=seed).history["inner_gradients"][-1]) for seed in range(4)}
+        products = {float(run(kind, seed=seed).history["hessian_products"][-1]) for seed in range(4)}
+        assert len(passes) > 1 or len(products) > 1
+
+
+def test_every_required_parameter_is_a_step_size():
+    """So that a method may be tried with a grid of step sizes and nothing else."""
+    for method in methods():
+        for name, default in method.parameters.items():
+            assert (default is REQUIRED) == name.endswith("_lr"), (method.name, name)
