@@ -4,7 +4,7 @@ All methods take batches of the same size in the same order. They are timed in t
 hand as one `lax.scan`, and ratios are of medians. A step of one method does more than a step of another: the column of backward passes says
 how much more. Memory is what the compiled block needs beside its arguments, at few and at many inner steps.
 
-    python benchmarks/methods.py [--json FILE] [--turns 5] [--batch 250] [--seconds 0.4]
+    python benchmarks/methods.py [--json FILE] [--turns 5] [--batch 250] [--seconds 0.4] [--only METHOD ...]
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from wior.solve import prepare, run_key
 from workloads import Workload, linear_softmax
 
 FEW, MANY = 4, 64
+NEVER = 10**9  # a record later than any end: the block keeps its own length, and every run is the same program
 NOT_A_STEP_SIZE = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
 LIMIT = 1.1  # of WiORBO and SOBA against the hand-written scan
 
@@ -46,22 +47,23 @@ def bilevel_methods() -> dict[str, wior.algorithms.Algorithm]:
 
 
 def run(work: Workload, algorithm: Any, steps: int) -> Any:
-    return wior.solve(work.problem, algorithm, work.x0, work.y0, batch_size=work.batch, steps=steps, record_every=steps)
+    return wior.solve(work.problem, algorithm, work.x0, work.y0, batch_size=work.batch, steps=steps, record_every=NEVER)
 
 
-def measure(work: Workload, turns: int, seconds: float) -> dict[str, Any]:
-    methods, steps, first, programs = bilevel_methods(), {}, {}, {}
+def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) -> dict[str, Any]:
+    methods = {name: method for name, method in bilevel_methods().items() if not only or name in only}
+    steps, first, programs = {}, {}, {}
     for name, algorithm in methods.items():
         begun = time.perf_counter()
         run(work, algorithm, 16)
         first[name] = time.perf_counter() - begun
         before = blocks.block._cache_size()
         trial = float(run(work, algorithm, 48).history["seconds"][-1]) / 48
-        steps[name] = int(min(max(seconds / trial, 64), 20_000))
+        steps[name] = int(min(max(seconds / trial, 64), 60_000))
         programs[name] = blocks.block._cache_size() - before
     trial = hand_written(work, 50)
     trial()
-    by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 20_000)))
+    by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 60_000)))
     times: dict[str, list[float]] = {name: [] for name in ("by hand", *methods)}
     calls = {}
     before = blocks.block._cache_size()
@@ -101,7 +103,9 @@ def memory(work: Workload, algorithm: Any) -> dict[str, int]:
 
 def _temporary(work: Workload, algorithm: Any) -> int:
     orders = wior.orders.RandomReshuffling()
-    setup = prepare(work.problem, algorithm, work.x0, work.y0, orders, work.batch, None, 1, None, None, 0, None, None)
+    setup = prepare(
+        work.problem, algorithm, work.x0, work.y0, orders, work.batch, None, NEVER, None, None, 0, None, NEVER
+    )
     keys = blocks.stream_keys(setup.plan, run_key(0))
     carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
     arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))
@@ -143,6 +147,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--batch", type=int, default=250, help="must divide 5000 and 40000, for SABA")
     parser.add_argument("--seconds", type=float, default=0.4, help="of one method in one turn")
+    parser.add_argument("--only", nargs="*", help="names of methods")
     arguments = parser.parse_args()
     work = linear_softmax(arguments.batch)
     results = {
@@ -150,7 +155,7 @@ def main() -> None:
         "jax": jax.__version__,
         "workload": work.name,
         "batch": arguments.batch,
-        **measure(work, arguments.turns, arguments.seconds),
+        **measure(work, arguments.turns, arguments.seconds, arguments.only),
     }
     print(table(results))
     if arguments.json:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from wior import checks, oracle, tree
-from wior.linear_systems import conjugate_gradients
+from wior.linear_systems import Solved, conjugate_gradients
 from wior.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 
@@ -145,7 +145,7 @@ def newton(function: Callable[[Tree], jax.Array], y0: Tree, tolerance: Any, limi
         y, g, length, number = loop
         product = functools.partial(_hessian_product, gradient, y)
         forcing = jnp.minimum(0.1, jnp.sqrt(length / jnp.maximum(first, 1.0)))
-        solved = conjugate_gradients(product, tree.neg(g), jnp.maximum(forcing * length, 0.1 * needed), limit)
+        solved = _solved(product, tree.neg(g), jnp.maximum(forcing * length, 0.1 * needed), limit)
         # negative curvature at once: the gradient itself is a direction of descent
         p = tree.where(~solved.convex & (solved.steps == 1), tree.neg(g), solved.v)
         here, slope = function(y), tree.vdot(g, p)
@@ -174,8 +174,13 @@ def adjoint(
     """u = [∇²_yy g]⁻¹ ∇_y f at y, its residual and the residual that was asked for."""
     needed = tolerance * jnp.maximum(tree.norm(f_y), jnp.finfo(jnp.result_type(float)).tiny)
     product = functools.partial(_hessian_product, jax.grad(inner), y)
-    u = conjugate_gradients(product, f_y, 0.5 * needed, limit).v
+    u = _solved(product, f_y, 0.5 * needed, limit).v
     return u, tree.norm(tree.sub(product(u), f_y)), needed
+
+
+def _solved(product: Callable[[Tree], Tree], b: Tree, needed: Any, limit: int) -> Solved:
+    with oracle.counting():  # an instrument's calls are not charged to the method it watches
+        return conjugate_gradients(product, b, needed, limit)
 
 
 def full_outer(problem: Bilevel, rows: int) -> Callable[[Tree, Tree], jax.Array]:

@@ -43,8 +43,9 @@ class PermutationOrder(Order):
         if n < bijection.EXACT_BELOW or length > n:
             numbers = first_pass + jnp.arange(-(-length // n) + 1, dtype=jnp.uint32)
             one = lambda number: self.one_pass(key, number, n)
-            # one pass after the other keeps the network in vector instructions; short passes are vectors only together
-            joined = jax.vmap(one)(numbers) if n < bijection.EXACT_BELOW else jax.lax.map(one, numbers)
+            # on a CPU one long pass after the other keeps the network in vector instructions; short ones are vectors only together
+            in_turn = n >= bijection.EXACT_BELOW and jax.default_backend() == "cpu"
+            joined = jax.lax.map(one, numbers) if in_turn else jax.vmap(one)(numbers)
             return jax.lax.dynamic_slice(joined.reshape(-1), (offset.astype(jnp.int32),), (length,))
         place = offset.astype(jnp.uint32) + jnp.arange(length, dtype=jnp.uint32)
         straddles = place >= n

@@ -1,0 +1,268 @@
+"""Which method to take when: what each reaches with the same number of oracle calls, every one tuned over the same grid.
+
+Calls are counted in examples, Gc(f) + Gc(g) + JV + HV. A method runs as many steps as its budget of calls allows, for every outer and inner
+step size of the grid (the adjoint, Neumann and penalised rates are the inner one) and three seeds, under two orders; the setting with the
+best mean at the end is reported. Everything else is at its default.
+
+    python benchmarks/choosing.py ridge     ijcnn1 from WIOR_DATA: a ridge for each feature of a logistic regression
+    python benchmarks/choosing.py cleaning  MNIST from WIOR_DATA: a weight for each of 20000 rows of which half are mislabelled
+    python benchmarks/choosing.py others    closed-form problems of the other four classes
+    options: [--json FILE] [--only METHOD ...] [--budget BATCHES]
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import dataclasses
+import gzip
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import wior
+from wior import baselines, oracle
+from wior.orders import Independent, RandomReshuffling
+from wior.tasks import quadratic
+from workloads import cross_entropy
+
+ORDERS = {"independent": Independent(), "random reshuffling": RandomReshuffling()}
+SEEDS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A problem, where runs start, the grid, the budget in batches, and how an end is judged: smaller is better."""
+
+    name: str
+    problem: Any
+    x0: Any
+    y0: Any
+    batch: Any
+    outer_lr: tuple[float, ...]
+    inner_lr: tuple[float, ...]
+    budget: int
+    score: Callable[[Any, Any], dict[str, Any]]
+    judged_by: str
+
+
+def ridge(folder: Path, budget: int = 40_000) -> Task:
+    """x is the logarithm of a ridge for each of 22 features; the score is h(x) at the exact inner solution, above the best known."""
+    rows, labels = _ijcnn1(folder / "tabular" / "ijcnn1.bz2")
+    train, valid = (rows[:35_000], labels[:35_000]), (rows[35_000:], labels[35_000:])
+
+    def loss(y: Any, batch: Any) -> Any:
+        return jnp.mean(jax.nn.softplus(-batch[1] * (batch[0] @ y)))
+
+    problem = wior.Bilevel(
+        lambda x, y, b: loss(y, b), lambda x, y, b: loss(y, b) + 0.5 * jnp.sum(jnp.exp(x) * y * y), valid, train
+    )
+    x0, y0 = jnp.full(22, -3.0), jnp.zeros(22)
+    objective = jax.jit(jax.value_and_grad(lambda x: _exact(loss, x, train, valid)))
+    best = _minimum(objective, x0)
+    first = float(objective(x0)[0]) - best
+
+    def score(x: Any, y: Any) -> dict[str, Any]:
+        return {"gap": (objective(x)[0] - best) / first}
+
+    return Task(
+        "ridge on ijcnn1", problem, x0, y0, 64, (0.01, 0.1, 1.0, 3.0, 10.0, 30.0), (0.1, 0.3, 1.0), budget, score, "gap"
+    )  # fmt: skip
+
+
+def _exact(loss: Any, x: Any, train: Any, valid: Any) -> Any:
+    """h(x), differentiated through the last Newton step: exact at the solution."""
+    inner = lambda x, y: loss(y, train) + 0.5 * jnp.sum(jnp.exp(x) * y * y)
+
+    def newton(y: Any) -> Any:
+        return y - jnp.linalg.solve(jax.hessian(inner, 1)(x, y), jax.grad(inner, 1)(x, y))
+
+    y = jnp.zeros_like(x)
+    for _ in range(9):
+        y = jax.lax.stop_gradient(newton(y))
+    return loss(newton(y), valid)
+
+
+def _minimum(objective: Any, x: Any, steps: int = 400) -> float:
+    """The smallest value that gradient descent with Barzilai and Borwein's lengths finds."""
+    value, gradient = objective(x)
+    best, length = float(value), 1.0
+    for _ in range(steps):
+        moved = x - length * gradient
+        value, after = objective(moved)
+        step, change = moved - x, after - gradient
+        curvature = float(jnp.abs(step @ change))
+        length = min(float(step @ step) / curvature, 1e3) if curvature > 0 else 1.0
+        x, gradient, best = moved, after, min(best, float(value))
+    return best
+
+
+def cleaning(folder: Path, budget: int = 40_000) -> Task:
+    """Softmax regression; the score is the loss on the 10000 test images, with the share of wrongly kept or dropped rows beside it."""
+    images, labels = _mnist(folder / "mnist", "train")
+    test = _mnist(folder / "mnist", "t10k")
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(60_000)[:25_000]
+    noisy, clean = chosen[:20_000], chosen[20_000:]
+    given = labels[noisy].copy()
+    wrong = rng.random(20_000) < 0.5
+    given[wrong] = (given[wrong] + rng.integers(1, 10, wrong.sum())) % 10
+
+    def outer(x: Any, y: Any, batch: Any) -> Any:
+        return jnp.mean(cross_entropy(batch[0] @ y, batch[1]))
+
+    def inner(x: Any, y: Any, batch: Any) -> Any:
+        return jnp.mean(jax.nn.sigmoid(x) * cross_entropy(batch[0] @ y, batch[1])) + 5e-4 * jnp.sum(y * y)
+
+    def score(x: Any, y: Any) -> dict[str, Any]:
+        kept = jax.nn.sigmoid(x.rows) > 0.5
+        return {
+            "test_loss": outer(None, y, tuple(map(jnp.asarray, test))),
+            "wrongly_weighted": jnp.mean(kept == jnp.asarray(wrong)),
+        }
+
+    problem = wior.Bilevel(outer, inner, (images[clean], labels[clean]), (images[noisy], given))
+    x0, y0 = wior.PerExample(jnp.zeros(20_000)), jnp.zeros((784, 10))
+    return Task(
+        "cleaning MNIST", problem, x0, y0, 250, (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5), (0.1, 0.3, 1.0), budget, score, "test_loss"
+    )  # fmt: skip
+
+
+def others(budget: int = 20_000) -> list[Task]:
+    """Closed forms, noisy: the score is ‖x − x*‖² against the start's."""
+    made = {
+        "minimax": (quadratic.quadratic_minimax(p=5, d=8, m=256, noise=1.0), 8),
+        "compositional": (quadratic.quadratic_compositional(p=5, d=8, m=256, n=256, noise=1.0), (8, 8)),
+        "conditional bilevel": (quadratic.quadratic_conditional(p=5, d=8, m=128, n=16, noise=1.0), (8, 4)),
+        "conditional compositional": (
+            quadratic.quadratic_conditional_compositional(p=5, d=8, m=128, n=16, noise=1.0),
+            (8, 4),
+        ),
+    }
+    tasks = []
+    for name, (problem, batch) in made.items():
+        target, x0 = problem.minimiser(), jnp.zeros(5)
+        score = lambda x, y, target=target: {"gap": jnp.sum((x - target) ** 2) / jnp.sum(target**2)}
+        rates = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 0.6)
+        tasks.append(Task(name, problem.problem, x0, jnp.zeros(8), batch, *rates, budget, score, "gap"))
+    return tasks
+
+
+def methods_for(problem: Any) -> dict[str, type]:
+    return {
+        name: getattr(module, name)
+        for module in (wior.algorithms, baselines)
+        for name in module.__all__
+        if getattr(getattr(module, name), "solves", None) is type(problem)
+    }
+
+
+def measure(task: Task, name: str, kind: type, order: str) -> dict[str, Any]:
+    fields = {field.name for field in dataclasses.fields(kind)}
+    rates = [field for field in fields if field.endswith("_lr") and field != "outer_lr"]
+    # a record longer than any run leaves the block's own length, so that a trial and the runs are one program
+    options = {"batch_size": task.batch, "order": ORDERS[order], "record_every": 10**9}
+    batch = task.batch if isinstance(task.batch, int) else max(task.batch)
+    best: dict[str, Any] = {"score": np.inf}
+    for inner_lr in task.inner_lr if rates else task.inner_lr[:1]:
+        algorithm = kind(outer_lr=task.outer_lr[0], **dict.fromkeys(rates, inner_lr))
+        if "steps" not in best:
+            begun = time.perf_counter()
+            trial = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=64, **options)
+            cost = sum(float(trial.history[call][-1]) for call in oracle.CALLS[:-1]) / 64
+            best |= {"steps": max(64, int(task.budget * batch / cost)), "trial_seconds": time.perf_counter() - begun}
+        found = wior.sweep(
+            task.problem, algorithm, task.x0, task.y0, grid={"outer_lr": list(task.outer_lr)}, seeds=SEEDS,
+            metrics=task.score, steps=best["steps"], **options,
+        )  # fmt: skip
+        scores = np.nan_to_num(found.final(task.judged_by), nan=np.inf)
+        for setting, own in zip(found.settings, scores, strict=True):
+            if own.mean() < best["score"]:
+                index = found.settings.index(setting)
+                beside = {
+                    key: float(found.final(key)[index].mean()) for key in jax.eval_shape(task.score, task.x0, task.y0)
+                }
+                best |= {
+                    "score": float(own.mean()),
+                    "spread": float(own.std()),
+                    "inner_lr": inner_lr,
+                    **setting,
+                    **beside,
+                }
+        best["microseconds"] = 1e6 * float(found.history["seconds"][-1]) / best["steps"] / len(scores) / SEEDS
+    return {"task": task.name, "method": name, "order": order, **best}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        by = {(row["method"], row["order"]): row for row in own}
+        names = sorted({row["method"] for row in own}, key=lambda name: by[name, "random reshuffling"]["score"])
+        extra = "wrongly_weighted" in own[0]
+        lines += ["", f"**{task}**", "", "| method | steps | independent | random reshuffling | ratio | best η, γ |" + (" rows weighted wrongly |" if extra else ""),
+                  "| --- | --- | --- | --- | --- | --- |" + (" --- |" if extra else "")]  # fmt: skip
+        for name in names:
+            plain, shuffled = (by[name, order] for order in ORDERS)
+            lines.append(
+                f"| {name} | {shuffled['steps']} | {plain['score']:.3g} ± {plain['spread']:.1g} | {shuffled['score']:.3g} ± {shuffled['spread']:.1g} "
+                f"| {plain['score'] / shuffled['score']:.2f} | {shuffled['outer_lr']:g}, {shuffled['inner_lr']:g} |"
+                + (f" {plain['wrongly_weighted']:.3f} / {shuffled['wrongly_weighted']:.3f} |" if extra else "")
+            )
+    return "\n".join(lines)
+
+
+def _ijcnn1(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    lines = bz2.decompress(path.read_bytes()).decode().splitlines()
+    rows, labels = np.zeros((len(lines), 22), np.float32), np.zeros(len(lines), np.float32)
+    for i, line in enumerate(lines):
+        label, *pairs = line.split()
+        labels[i] = float(label)
+        for pair in pairs:
+            column, value = pair.split(":")
+            rows[i, int(column) - 1] = float(value)
+    return rows, labels
+
+
+def _mnist(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    read = lambda name, offset: np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8, offset=offset)
+    images = read(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784).astype(np.float32) / 255
+    return images, read(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=["ridge", "cleaning", "others"])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--budget", type=int, help="of calls, in batches")
+    arguments = parser.parse_args()
+    folder = Path(os.environ.get("WIOR_DATA", ""))
+    budget = {} if arguments.budget is None else {"budget": arguments.budget}
+    made = {"ridge": lambda: [ridge(folder, **budget)], "cleaning": lambda: [cleaning(folder, **budget)], "others": lambda: others(**budget)}  # fmt: skip
+    rows = []
+    print(f"{jax.devices()[0].device_kind} ({platform.machine()}), jax {jax.__version__}", flush=True)
+    for task in made[arguments.task]():
+        for name, kind in methods_for(task.problem).items():
+            if arguments.only and name not in arguments.only:
+                continue
+            for order in ORDERS:
+                begun = time.perf_counter()
+                rows.append(measure(task, name, kind, order))
+                row = rows[-1]
+                print(f"{task.name}, {name}, {order}: {row['score']:.3g} in {row['steps']} steps ({time.perf_counter() - begun:.0f} s)", flush=True)  # fmt: skip
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
