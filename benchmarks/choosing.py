@@ -57,7 +57,8 @@ class Task:
 def ridge(folder: Path, budget: int = 40_000) -> Task:
     """x is the logarithm of a ridge for each of 22 features; the score is h(x) at the exact inner solution, above the best known."""
     rows, labels = _ijcnn1(folder / "tabular" / "ijcnn1.bz2")
-    train, valid = (rows[:35_000], labels[:35_000]), (rows[35_000:], labels[35_000:])
+    # cut to whole batches, for SABA
+    train, valid = (rows[:34_944], labels[:34_944]), (rows[35_000:49_976], labels[35_000:49_976])
 
     def loss(y: Any, batch: Any) -> Any:
         return jnp.mean(jax.nn.softplus(-batch[1] * (batch[0] @ y)))
@@ -151,7 +152,7 @@ def others(budget: int = 20_000) -> list[Task]:
     for name, (problem, batch) in made.items():
         target, x0 = problem.minimiser(), jnp.zeros(5)
         score = lambda x, y, target=target: {"gap": jnp.sum((x - target) ** 2) / jnp.sum(target**2)}
-        rates = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 0.6)
+        rates = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 0.6)
         tasks.append(Task(name, problem.problem, x0, jnp.zeros(8), batch, *rates, budget, score, "gap"))
     return tasks
 

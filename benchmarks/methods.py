@@ -1,8 +1,9 @@
-"""Microseconds and oracle calls a step for every bilevel method on the linear-softmax workload, in one run.
+"""Microseconds and oracle calls a step for every method on the linear-softmax workload, in one run.
 
-All methods take batches of the same size in the same order. They are timed in turns, beside the single-loop step written by
+All bilevel methods take batches of the same size in the same order. They are timed in turns, beside the single-loop step written by
 hand as one `lax.scan`, and ratios are of medians. A step of one method does more than a step of another: the column of backward passes says
-how much more. Memory is what the compiled block needs beside its arguments, at few and at many inner steps.
+how much more. Memory is what the compiled block needs beside its arguments, at few and at many inner steps. Methods for the other
+classes run on softmax regressions of the same size, restated for their class, and are compared with the paper's own method there.
 
     python benchmarks/methods.py [--json FILE] [--turns 5] [--batch 250] [--seconds 0.4] [--only METHOD ...]
 """
@@ -25,7 +26,14 @@ import wior
 from steps import RATES, hand_written
 from wior import baselines, blocks, oracle
 from wior.solve import prepare, run_key
-from workloads import Workload, linear_softmax
+from workloads import (
+    Workload,
+    compositional_softmax,
+    conditional_compositional_softmax,
+    conditional_softmax,
+    linear_softmax,
+    minimax_softmax,
+)
 
 FEW, MANY = 4, 64
 NEVER = 10**9  # a record later than any end: the block keeps its own length, and every run is the same program
@@ -33,13 +41,13 @@ NOT_A_STEP_SIZE = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
 LIMIT = 1.1  # of WiORBO and SOBA against the hand-written scan
 
 
-def bilevel_methods() -> dict[str, wior.algorithms.Algorithm]:
-    """Every method for bilevel problems, with the same step sizes and its own defaults otherwise."""
+def methods_for(problem: Any) -> dict[str, wior.algorithms.Algorithm]:
+    """Every method for problems of this class, with the same step sizes and its own defaults otherwise."""
     found = {}
     for module in (wior.algorithms, baselines):
         for name in module.__all__:
             method = getattr(module, name)
-            if getattr(method, "solves", None) is wior.Bilevel:
+            if getattr(method, "solves", None) is type(problem):
                 rates = RATES | NOT_A_STEP_SIZE
                 names = {field.name for field in dataclasses.fields(method)}
                 found[name] = method(**{rate: value for rate, value in rates.items() if rate in names})
@@ -51,7 +59,7 @@ def run(work: Workload, algorithm: Any, steps: int) -> Any:
 
 
 def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) -> dict[str, Any]:
-    methods = {name: method for name, method in bilevel_methods().items() if not only or name in only}
+    methods = {name: method for name, method in methods_for(work.problem).items() if not only or name in only}
     steps, first, programs = {}, {}, {}
     for name, algorithm in methods.items():
         begun = time.perf_counter()
@@ -61,14 +69,18 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
         trial = float(run(work, algorithm, 48).history["seconds"][-1]) / 48
         steps[name] = int(min(max(seconds / trial, 64), 60_000))
         programs[name] = blocks.block._cache_size() - before
-    trial = hand_written(work, 50)
-    trial()
-    by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 60_000)))
-    times: dict[str, list[float]] = {name: [] for name in ("by hand", *methods)}
+    bilevel = isinstance(work.problem, wior.Bilevel)
+    reference = "by hand" if bilevel else next(iter(methods))
+    times: dict[str, list[float]] = {name: [] for name in (reference, *methods)}
+    if bilevel:
+        trial = hand_written(work, 50)
+        trial()
+        by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 60_000)))
     calls = {}
     before = blocks.block._cache_size()
     for _ in range(turns):
-        times["by hand"].append(by_hand())
+        if bilevel:
+            times["by hand"].append(by_hand())
         for name, algorithm in methods.items():
             history = run(work, algorithm, steps[name]).history
             times[name].append(float(history["seconds"][-1]) / steps[name])
@@ -79,7 +91,7 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
         {
             "method": name,
             "microseconds": micro[name],
-            "ratio": micro[name] / micro["by hand"],
+            "ratio": micro[name] / micro[reference],
             "first_call_seconds": first[name],
             "steps": steps[name],
             "calls": calls[name],
@@ -87,7 +99,14 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
         }
         for name in methods
     ]
-    return {"by_hand": micro["by hand"], "rows": rows, "compiled_after_the_first_block": compiled_later + sum(programs.values())}  # fmt: skip
+    return {
+        "workload": work.name,
+        "batch": work.batch,
+        "reference": reference,
+        "reference_microseconds": micro[reference],
+        "rows": rows,
+        "compiled_after_the_first_block": compiled_later + sum(programs.values()),
+    }
 
 
 def memory(work: Workload, algorithm: Any) -> dict[str, int]:
@@ -113,15 +132,20 @@ def _temporary(work: Workload, algorithm: Any) -> int:
 
 
 def table(results: dict[str, Any]) -> str:
+    """The rows of one workload; calls in inner batches, and for conditional problems for one outer example."""
+    reference = results["reference"]
+    per = results["batch"] if isinstance(results["batch"], int) else results["batch"][0] * results["batch"][1]
     lines = [
-        f"{results['device']}, jax {results['jax']}, {results['workload']}, random reshuffling. "
-        f"By hand: {results['by_hand']:.0f} µs a step.", "",
-        "| method | µs a step | to by hand | µs a pass | passes | Gc(f) | Gc(g) | JV | HV | first call | memory |",
+        f"**{results['workload']}**, random reshuffling; {reference}: {results['reference_microseconds']:.0f} µs a step.", "",
+        f"| method | µs a step | to {reference} | µs a pass | passes | Gc(f) | Gc(g) | JV | HV | first call | memory |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for row in sorted(results["rows"], key=lambda row: row["microseconds"]):
-        calls, batch = row["calls"], results["batch"]
-        counted = " | ".join(f"{calls[name] / batch:.1f}" for name in oracle.CALLS[:-1])
+        calls = row["calls"]
+        outer = per if isinstance(results["batch"], int) else results["batch"][0]
+        counted = " | ".join(
+            f"{calls[name] / (outer if name == 'outer_gradients' else per):.1f}" for name in oracle.CALLS[:-1]
+        )
         at = row["memory_bytes"]
         memory = f"{at['own'] / 1e6:.1f} MB" if "own" in at else " → ".join(f"{at[str(k)] / 1e6:.1f}" for k in (FEW, MANY)) + " MB"  # fmt: skip
         if f"{FEW}, checkpointed" in at:
@@ -131,14 +155,21 @@ def table(results: dict[str, Any]) -> str:
             f"| {row['microseconds'] / calls['backward_passes']:.0f} | {calls['backward_passes']:.1f} | {counted} "
             f"| {row['first_call_seconds']:.1f} s | {memory} |"
         )
-    over = [row["method"] for row in results["rows"] if row["method"] in ("WiORBO", "SOBA") and row["ratio"] > LIMIT]
-    lines += [
-        "",
-        f"Calls are in batches of {results['batch']}; memory is that of the compiled block at {FEW} → {MANY} inner steps where there are any.",
-        f"Programs compiled after a method's first block: {results['compiled_after_the_first_block']}.",
-        f"WiORBO and SOBA within {LIMIT} of the hand-written scan: {'yes' if not over else 'no: ' + ', '.join(over)}.",
-    ]
     return "\n".join(lines)
+
+
+def verdicts(measured: list[dict[str, Any]]) -> str:
+    ratios = {row["method"]: row["ratio"] for results in measured for row in results["rows"]}
+    held = {name: ratios[name] <= LIMIT for name in ("WiORBO", "SOBA") if name in ratios}
+    within = ", ".join(f"{name} {'yes' if held[name] else 'no'}" for name in held) or "not measured"
+    later = sum(results["compiled_after_the_first_block"] for results in measured)
+    return "\n".join(
+        [
+            f"Calls are in batches. Memory is that of the compiled block, at {FEW} → {MANY} inner steps where there are any.",
+            f"Programs compiled after a method's first block: {later}.",
+            f"Within {LIMIT} of the hand-written scan: {within}.",
+        ]
+    )
 
 
 def main() -> None:
@@ -149,16 +180,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4, help="of one method in one turn")
     parser.add_argument("--only", nargs="*", help="names of methods")
     arguments = parser.parse_args()
-    work = linear_softmax(arguments.batch)
-    results = {
-        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
-        "jax": jax.__version__,
-        "workload": work.name,
-        "batch": arguments.batch,
-        **measure(work, arguments.turns, arguments.seconds, arguments.only),
-    }
-    print(table(results))
+    print(f"{jax.devices()[0].device_kind} ({platform.machine()}), jax {jax.__version__}", flush=True)
+    works = [
+        linear_softmax(arguments.batch),
+        conditional_softmax(),
+        compositional_softmax(arguments.batch),
+        conditional_compositional_softmax(),
+        minimax_softmax(arguments.batch),
+    ]
+    measured = []
+    for work in works:
+        if arguments.only and not set(arguments.only) & set(methods_for(work.problem)):
+            continue
+        measured.append(measure(work, arguments.turns, arguments.seconds, arguments.only))
+        print(f"\n{table(measured[-1])}", flush=True)
+    print(f"\n{verdicts(measured)}")
     if arguments.json:
+        results = {"device": jax.devices()[0].device_kind, "jax": jax.__version__, "measured": measured}
         arguments.json.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -16,10 +16,10 @@ import wior
 @dataclasses.dataclass(frozen=True)
 class Workload:
     name: str
-    problem: wior.Bilevel
+    problem: Any
     x0: Any
     y0: Any
-    batch: int
+    batch: Any
 
 
 def logistic(batch: int = 64) -> Workload:
@@ -98,3 +98,47 @@ def cleaning(n: int, batch: int = 64) -> Workload:
 
     problem = wior.Bilevel(outer, inner, outer_rows, inner_rows)
     return Workload(f"cleaning, n = {n:.0e}", problem, wior.PerExample(jnp.zeros(n)), jnp.zeros((16, 10)), batch)
+
+
+# The other classes of problems, on softmax regressions of the same size.
+
+
+def conditional_softmax(tasks: int = 1_000, inner_rows: int = 32) -> Workload:
+    """A softmax regression for each task, one ridge for each class shared by all; 8 tasks and 8 inner rows a batch."""
+    outer, inner = linear_softmax(1).problem.outer, linear_softmax(1).problem.inner
+    sets = jax.tree.map(lambda a: a.reshape(tasks, inner_rows, *a.shape[1:]), image_rows(tasks * inner_rows, 4))
+    problem = wior.ConditionalBilevel(outer, inner, image_rows(tasks, 5), sets)
+    name = f"a softmax 784×10 for each of {tasks} tasks, batch 8 × 8"
+    return Workload(name, problem, jnp.full(10, -1.0), jnp.zeros((784, 10)), (8, 8))
+
+
+def compositional_softmax(batch: int) -> Workload:
+    """The cross entropy of softmax regression plus the square of the mean logits, an expectation inside a function."""
+    problem = wior.Compositional(_of_mean_logits, _mean_logits, image_rows(5_000, 1), image_rows(40_000, 2))
+    return Workload(f"compositional softmax 784×10, batch {batch}", problem, jnp.zeros((784, 10)), jnp.zeros(10), batch)
+
+
+def conditional_compositional_softmax(tasks: int = 1_000, inner_rows: int = 32) -> Workload:
+    sets = jax.tree.map(lambda a: a.reshape(tasks, inner_rows, *a.shape[1:]), image_rows(tasks * inner_rows, 4))
+    problem = wior.ConditionalCompositional(_of_mean_logits, _mean_logits, image_rows(tasks, 5), sets)
+    name = f"mean logits 784×10 of each of {tasks} tasks, batch 8 × 8"
+    return Workload(name, problem, jnp.zeros((784, 10)), jnp.zeros(10), (8, 8))
+
+
+def minimax_softmax(batch: int) -> Workload:
+    """Softmax regression against the worst weights of the classes."""
+
+    def objective(x: Any, y: Any, batch: Any) -> Any:
+        losses = cross_entropy(batch[0] @ x, batch[1])
+        return jnp.mean((1 + y[batch[1]]) * losses) - 0.5 * jnp.sum(y * y) + 5e-4 * jnp.sum(x * x)
+
+    problem = wior.Minimax(objective, image_rows(40_000, 2))
+    return Workload(f"minimax softmax 784×10, batch {batch}", problem, jnp.zeros((784, 10)), jnp.zeros(10), batch)
+
+
+def _mean_logits(x: Any, batch: Any) -> Any:
+    return jnp.mean(batch[0] @ x, 0)
+
+
+def _of_mean_logits(y: Any, batch: Any) -> Any:
+    return jnp.mean(cross_entropy(jnp.broadcast_to(y, (len(batch[1]), 10)), batch[1])) + 0.5 * jnp.sum(y * y)

@@ -30,6 +30,7 @@ from wior.problems import ConditionalBilevel, ConditionalCompositional, Problem
 Tree = Any
 
 INDICES_IN_BLOCK = 2**18
+ROWS_OF_VISITS_IN_BLOCK = 2**19
 STEPS_IN_BLOCK = 4096
 STEPS_IN_UNIT = 64
 STEPS_IN_UNIT_OF_A_LINE = 8
@@ -78,6 +79,11 @@ class Plan:
     unit: int  # steps in a loop of known length
 
     @property
+    def visits_known(self) -> bool:
+        """Whether the visits of a conditional problem follow from positions alone."""
+        return not isinstance(self.visit_order, Herding) and not self.streams[0].adaptive
+
+    @property
     def steps_in_epoch(self) -> int:
         """The first step after which the passes of all streams end together: the paper's least common multiple."""
         return math.lcm(*(stream.steps_in_pass for stream in self.streams))
@@ -116,13 +122,16 @@ def make_plan(
         if n > LARGEST:
             raise ValueError(f"the {level} data have {n} examples; at most {LARGEST} can be ordered")
     conditional = isinstance(problem, (ConditionalBilevel, ConditionalCompositional))
-    most = max(stream.chunk for stream in streams)
+    length = min(STEPS_IN_BLOCK, record_every, INDICES_IN_BLOCK // max(stream.chunk for stream in streams))
+    if conditional:
+        passes = visits.passes_of(algorithm, sizes["inner"], batches[1])
+        length = min(length, ROWS_OF_VISITS_IN_BLOCK // (batches[0] * passes * sizes["inner"]))
     return Plan(
         tuple(streams),
         orders[1] if conditional else None,
         sizes["inner"] if conditional else 0,
         batches[1] if conditional else 0,
-        max(1, min(STEPS_IN_BLOCK, INDICES_IN_BLOCK // most, record_every)),
+        max(1, length),
         _unit(any(stream.adaptive for stream in streams)),
     )
 
@@ -205,6 +214,16 @@ def advance(
         for s, k, place in zip(plan.streams, keys, start.places, strict=False)
     )
     known: dict[str, int] = {}
+    visits_at = functools.partial(_visits, plan, problem, algorithm, key=keys[VISITS], start=start)
+    laid = None
+    if plan.visit_order is not None and plan.visits_known and ahead[0] is not None:
+        # all at once: one at a time their many small operations would take longer than the step
+        laid = jax.vmap(functools.partial(visits_at, None))(jnp.arange(plan.length), ahead[0][:, 0])
+
+    def visits_of(i: jax.Array, orders: Any, examples: jax.Array) -> Visits | None:
+        if laid is None:
+            return visits_at(orders, i, examples)
+        return jax.tree.map(lambda leaf: lax.dynamic_index_in_dim(leaf, i, 0, keepdims=False), laid)
 
     def step(i: jax.Array, places: tuple[Any, ...], carry: Carry, calls: dict[str, jax.Array]) -> Any:
         taken = tuple(
@@ -215,7 +234,7 @@ def advance(
         draws = Draws(
             outer=_by_kind(plan, algorithm, "outer", taken),
             inner=_by_kind(plan, algorithm, "inner", taken),
-            visits=_visits(plan, problem, algorithm, carry.visit_orders, keys[VISITS], start, i, taken[0][0]),
+            visits=visits_of(i, carry.visit_orders, taken[0][0]),
             step=number,
             starts_epoch=_starts_epoch(i, start),
             key=jax.random.fold_in(keys[STEPS], number),
@@ -325,12 +344,12 @@ def _visits(
     problem: Any,
     algorithm: Any,
     orders: Any,
-    key: jax.Array,
-    start: Start,
     i: jax.Array,
     examples: jax.Array,
+    key: jax.Array,
+    start: Start,
 ) -> Visits | None:
-    """What the step reads of the inner sets of its outer examples."""
+    """What step i of a block reads of the inner sets of its outer examples."""
     if plan.visit_order is None:
         return None
     outer, n, passes = plan.streams[0], plan.visit_size, visits.passes_of(algorithm, plan.visit_size, plan.visit_batch)
