@@ -11,8 +11,8 @@ demo: $(STAMP)  ## compare orders on the embedded digits and save a plot
 test: lint  ## lint, type check and the test suite
 	$(BIN)/pytest -n 2 --dist loadfile
 
-slow: $(STAMP)  ## the tests that take minutes: rates as slopes, restated problems under every order
-	$(BIN)/pytest -m slow
+slow: $(STAMP)  ## the tests that take minutes: rates as slopes, the rest of the table of methods
+	$(BIN)/pytest -m slow -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

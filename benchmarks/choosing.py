@@ -75,7 +75,7 @@ def ridge(folder: Path, budget: int = 40_000) -> Task:
         return {"gap": (objective(x)[0] - best) / first}
 
     return Task(
-        "ridge on ijcnn1", problem, x0, y0, 64, (0.01, 0.1, 1.0, 3.0, 10.0, 30.0), (0.1, 0.3, 1.0), budget, score, "gap"
+        "ridge on ijcnn1", problem, x0, y0, 64, (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0), (0.3, 1.0, 3.0), budget, score, "gap"
     )  # fmt: skip
 
 
