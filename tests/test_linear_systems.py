@@ -91,16 +91,38 @@ def test_conjugate_gradients_are_within_their_bound_and_then_exact(start):
     first = energy(np.zeros(5) if start is None else start)
     for steps in range(1, 6):
         u = linear_systems.conjugate_gradients(
-            lambda v: jnp.asarray(H) @ v, jnp.asarray(B), 0.0, steps, None if start is None else jnp.asarray(start)
+            lambda v: jnp.asarray(H) @ v, jnp.asarray(B), steps, start=None if start is None else jnp.asarray(start)
         ).v
         assert energy(u) <= 2 * rate**steps * first
     np.testing.assert_allclose(u, EXACT, rtol=1e-10)
 
 
-def test_conjugate_gradients_stop_at_negative_curvature():
-    solved = linear_systems.conjugate_gradients(lambda v: -v, jnp.asarray(B), 0.0, 5)
+@pytest.mark.parametrize("needed", [None, 1e-9])
+def test_conjugate_gradients_stay_where_the_curvature_is_not_positive(needed):
+    saddle, before = jnp.diag(jnp.array([1.0, 2.0, -1.0, 1.0, 1.0])), np.zeros(5)
+    for steps in range(1, 6):
+        solved = linear_systems.conjugate_gradients(lambda v: saddle @ v, jnp.asarray(B), steps, needed)
+        if not solved.convex:
+            np.testing.assert_array_equal(solved.v, before)
+        before = np.asarray(solved.v)
     assert not solved.convex
-    assert np.isfinite(solved.v).all()
+    at_once = linear_systems.conjugate_gradients(lambda v: -v, jnp.asarray(B), 5, needed)
+    assert not at_once.convex
+    assert not at_once.v.any()
+
+
+def test_conjugate_gradients_end_when_the_residual_is_small_enough():
+    solved = linear_systems.conjugate_gradients(lambda v: jnp.asarray(H) @ v, jnp.asarray(B), 50, 1e-9)
+    assert solved.steps == 5
+    np.testing.assert_allclose(solved.v, EXACT, rtol=1e-8)
+    assert solved.convex
+
+
+def test_conjugate_gradients_go_on_past_the_solution_without_harm():
+    for limit in (5, 30):
+        solved = linear_systems.conjugate_gradients(lambda v: 2.0 * v, jnp.asarray(B), limit)
+        np.testing.assert_allclose(solved.v, B / 2, rtol=1e-12)
+        assert solved.convex
 
 
 def test_solvers_count_the_products_they_form():
@@ -109,8 +131,9 @@ def test_solvers_count_the_products_they_form():
         (lambda: linear_systems.neumann_sum(product, jnp.asarray(B), TAU, matrices), 4),
         (lambda: linear_systems.neumann_product(product, jnp.asarray(B), TAU, matrices, jnp.int32(3)), 3),
         (lambda: linear_systems.quadratic_steps(product, jnp.asarray(B), jnp.asarray(START), TAU, matrices), 4),
-        (lambda: linear_systems.conjugate_gradients(lambda v: product(v, H), jnp.asarray(B), 0.0, 3), 3),
-        (lambda: linear_systems.conjugate_gradients(lambda v: product(v, H), jnp.asarray(B), 0.0, 3, jnp.ones(5)), 4),
+        (lambda: linear_systems.conjugate_gradients(lambda v: product(v, H), jnp.asarray(B), 3), 3),
+        (lambda: linear_systems.conjugate_gradients(lambda v: product(v, H), jnp.asarray(B), 3, 0.0), 3),
+        (lambda: linear_systems.conjugate_gradients(lambda v: product(v, H), jnp.asarray(B), 3, start=jnp.ones(5)), 4),
     ):
         with oracle.counting() as tally:
             solve()

@@ -180,7 +180,7 @@ def adjoint(
 
 def _solved(product: Callable[[Tree], Tree], b: Tree, needed: Any, limit: int) -> Solved:
     with oracle.counting():  # an instrument's calls are not charged to the method it watches
-        return conjugate_gradients(product, b, needed, limit)
+        return conjugate_gradients(product, b, limit, needed)
 
 
 def full_outer(problem: Bilevel, rows: int) -> Callable[[Tree, Tree], jax.Array]:

@@ -76,43 +76,52 @@ class Solved(NamedTuple):
     steps: jax.Array
 
 
-def conjugate_gradients(
-    product: Callable[[Tree], Tree], b: Tree, needed: Any, limit: int, start: Tree | None = None
-) -> Solved:
-    """Solves product(v) = b from `start`, or zero, until the residual norm is at most `needed`; stops at negative curvature.
+class _Search(NamedTuple):
+    v: Tree
+    residual: Tree
+    direction: Tree
+    squared: jax.Array
+    number: jax.Array
+    convex: jax.Array
 
-    The error in the norm of the matrix falls by (√κ − 1)/(√κ + 1) a step, and is zero after as many as there are eigenvalues.
+
+def conjugate_gradients(
+    product: Callable[[Tree], Tree], b: Tree, limit: int, needed: Any = None, start: Tree | None = None
+) -> Solved:
+    """Solves product(v) = b from `start`, or zero, in `limit` steps; fewer once the residual norm is at most `needed`, if given.
+
+    The error in the norm of the matrix falls by (√κ − 1)/(√κ + 1) a step, and is zero after as many as there are eigenvalues. Where
+    the curvature is not positive, v stays as it is.
     """
 
-    class Loop(NamedTuple):
-        v: Tree
-        residual: Tree
-        direction: Tree
-        squared: jax.Array
-        number: jax.Array
-        convex: jax.Array
-        calls: Any
-
-    def step(loop: Loop) -> Loop:
-        with oracle.counting() as tally:
-            image = product(loop.direction)
-        curvature = tree.vdot(loop.direction, image)
-        convex = curvature > 0
-        length = jnp.where(convex, loop.squared / jnp.where(convex, curvature, 1.0), 0.0)
-        v = tree.axpy(length, loop.direction, loop.v)
-        residual = tree.axpy(-length, image, loop.residual)
+    def step(search: _Search) -> _Search:
+        image = product(search.direction)
+        curvature = tree.vdot(search.direction, image)
+        convex = search.convex & ((curvature > 0) | (search.squared == 0))
+        goes_on = convex & (search.squared > 0)
+        length = jnp.where(goes_on, search.squared / jnp.where(goes_on, curvature, 1.0), 0.0)
+        v = tree.axpy(length, search.direction, search.v)
+        residual = tree.axpy(-length, image, search.residual)
         squared = tree.vdot(residual, residual)
-        direction = tree.axpy(squared / loop.squared, loop.direction, residual)
-        calls = jax.tree.map(jnp.add, loop.calls, tally.everything())
-        return Loop(v, residual, direction, squared, loop.number + 1, convex, calls)
-
-    def goes_on(loop: Loop) -> Any:
-        return (jnp.sqrt(loop.squared) > needed) & (loop.number < limit) & loop.convex
+        ratio = squared / jnp.where(goes_on, search.squared, 1.0)
+        return _Search(v, residual, tree.axpy(ratio, search.direction, residual), squared, search.number + 1, convex)
 
     v, residual = (tree.zeros_like(b), b) if start is None else (start, tree.sub(b, product(start)))
-    first = Loop(
-        v, residual, residual, tree.vdot(residual, residual), jnp.int32(0), jnp.asarray(True), oracle.no_calls()
-    )
-    end = lax.while_loop(goes_on, step, first)
-    oracle.add_calls(end.calls)
+    first = _Search(v, residual, residual, tree.vdot(residual, residual), jnp.int32(0), jnp.asarray(True))
+    if needed is None:  # a length that is known: an accelerator need not ask the host after every step
+        end, _ = oracle.scan(lambda search, _: (step(search), None), first, jnp.arange(limit))
+        return Solved(end.v, jnp.sqrt(end.squared), end.convex, end.number)
+
+    def counted(loop: tuple[_Search, Any]) -> tuple[_Search, Any]:
+        search, calls = loop
+        with oracle.counting() as tally:
+            search = step(search)
+        return search, jax.tree.map(jnp.add, calls, tally.everything())
+
+    def goes_on(loop: tuple[_Search, Any]) -> Any:
+        search, _ = loop
+        return (jnp.sqrt(search.squared) > needed) & (search.number < limit) & search.convex
+
+    end, calls = lax.while_loop(goes_on, counted, (first, oracle.no_calls()))
+    oracle.add_calls(calls)
     return Solved(end.v, jnp.sqrt(end.squared), end.convex, end.number)

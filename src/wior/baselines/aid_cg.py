@@ -4,8 +4,7 @@
     u: N conjugate-gradient steps on ∇²_yy g(x, y; ζ') u = ∇_y f(x, y; ξ), from the last u
     x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ') u)
 
-Conjugate gradients need one matrix, so all products of a step are on one batch. They stop earlier only where a residual is exactly zero or the
-curvature of g is not positive.
+Conjugate gradients need one matrix, so all products of a step are on one batch. Where the curvature of g is not positive u stays as it is.
 
 Grazzi, Franceschi, Pontil, Salzo, "On the iteration complexity of hypergradient computation", ICML 2020.
 """
@@ -54,7 +53,7 @@ class AIDCG(Algorithm):
         f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
         zeta = problem.inner_batch(for_x)
         curvature = oracle.inner_curvature(problem, x, y, zeta)
-        u = conjugate_gradients(curvature.hessian, f_y, 0.0, self.adjoint_steps, start=state.u).v
+        u = conjugate_gradients(curvature.hessian, f_y, self.adjoint_steps, start=state.u).v
         g_xy_u = curvature.jacobian(u)
         moved = descend(x, at_step(self.outer_lr, draws.step), tree.sub(f_x, g_xy_u), zeta.examples)
         seen = Seen((one((f_y, f_x)),), (seen_y, one(shared_part(x, g_xy_u))))
