@@ -9,7 +9,6 @@ import pytest
 import problems
 import wior
 from problems import flat
-from wior.methods import REQUIRED, methods
 from wior.orders import Herding, RandomReshuffling
 from wior.solve import describe_algorithm
 
@@ -52,7 +51,7 @@ def test_a_method_is_a_tree_of_its_numbers(kind):
     assert all(isinstance(leaf, (int, float)) for leaf in leaves)
     assert describe_algorithm(algorithm)["name"] == kind.__name__
     assert kind.paper
-    assert kind.__doc__.endswith("problems.") or "problems" in kind.__doc__
+    assert f"`{kind.solves.__name__}` problems" in kind.__doc__
 
 
 def run(kind, solver=wior.solve, steps=9, **options):
@@ -113,6 +112,6 @@ def test_seeds_draw_other_lengths_coins_and_levels():
 
 def test_every_required_parameter_is_a_step_size():
     """So that a method may be tried with a grid of step sizes and nothing else."""
-    for method in methods():
-        for name, default in method.parameters.items():
-            assert (default is REQUIRED) == name.endswith("_lr"), (method.name, name)
+    for kind in CLASSES:
+        for field in dataclasses.fields(kind):
+            assert (field.default is dataclasses.MISSING) == field.name.endswith("_lr"), (kind, field.name)

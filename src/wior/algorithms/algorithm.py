@@ -80,6 +80,13 @@ class Reserves(NamedTuple):
     inner: Reserve
 
 
+class State(NamedTuple):
+    """x and y, which is all that many methods carry; in a conditional problem y is where every inner problem starts."""
+
+    x: Tree
+    y: Tree
+
+
 class Seen(NamedTuple):
     """The derivatives a step computed, for orders that learn from them: for each kind of batch a tree of (batches, ...)."""
 

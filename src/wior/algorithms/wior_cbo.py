@@ -17,24 +17,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
 from wior.algorithms.visit import full_weights, visit
 from wior.per_example import descend
 from wior.problems import ConditionalBilevel
 
 Tree = Any
-
-
-class State(NamedTuple):
-    """x, and the point from which every inner problem is started."""
-
-    x: Tree
-    y: Tree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,19 +8,14 @@ Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-MiniMax.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one
 from wior.per_example import descend, shared_part
 from wior.problems import Minimax
 
 Tree = Any
-
-
-class State(NamedTuple):
-    x: Tree
-    y: Tree
 
 
 @dataclasses.dataclass(frozen=True)

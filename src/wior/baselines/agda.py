@@ -12,8 +12,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
-from wior.baselines.implicit import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
 from wior.per_example import descend, shared_part
 from wior.problems import Minimax
 

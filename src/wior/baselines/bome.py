@@ -18,8 +18,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one, static
-from wior.baselines.implicit import State, inner_steps
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, number, one, static
+from wior.baselines.implicit import inner_steps
 from wior.baselines.penalty import plus
 from wior.per_example import descend, shared_part, squared_norm
 from wior.problems import Bilevel

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, static
-from wior.baselines.implicit import State, neumann_hypergradient
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, decayed, number, static
+from wior.baselines.implicit import neumann_hypergradient
 from wior.linear_systems import random_length
 from wior.per_example import descend
 from wior.problems import Bilevel

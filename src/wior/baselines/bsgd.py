@@ -16,8 +16,7 @@ from typing import Any
 import jax
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one
-from wior.algorithms.wior_cbo import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one
 from wior.per_example import descend
 from wior.problems import ConditionalCompositional
 

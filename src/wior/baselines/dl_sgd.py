@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
-from wior.algorithms.wior_cbo import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
 from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.linear_systems import random_length
 from wior.per_example import descend

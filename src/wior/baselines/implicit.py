@@ -16,11 +16,6 @@ from wior.problems import Batch, Bilevel
 Tree = Any
 
 
-class State(NamedTuple):
-    x: Tree
-    y: Tree
-
-
 def inner_steps(
     problem: Bilevel, x: Tree, y: Tree, rate: Callable[[jax.Array], Any], batches: jax.Array
 ) -> tuple[Tree, Tree]:

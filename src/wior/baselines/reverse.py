@@ -26,8 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
-from wior.baselines.implicit import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
 from wior.estimators import with_rows
 from wior.per_example import descend, is_per_example, shared_part
 from wior.problems import Bilevel

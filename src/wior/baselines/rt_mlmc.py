@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, Visits, at_step, one, static
-from wior.algorithms.wior_cbo import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
 from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.linear_systems import random_length
 from wior.per_example import descend

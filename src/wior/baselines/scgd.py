@@ -13,8 +13,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number, one
-from wior.baselines.implicit import State
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, decayed, number, one
 from wior.per_example import descend, shared_part
 from wior.problems import Compositional
 

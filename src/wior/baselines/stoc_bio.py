@@ -15,8 +15,8 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
-from wior.baselines.implicit import State, inner_steps, neumann_hypergradient
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, static
+from wior.baselines.implicit import inner_steps, neumann_hypergradient
 from wior.per_example import descend
 from wior.problems import Bilevel
 

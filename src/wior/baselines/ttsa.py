@@ -14,8 +14,20 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one, static
-from wior.baselines.implicit import State, neumann_hypergradient
+from wior.algorithms.algorithm import (
+    Algorithm,
+    Draws,
+    Rate,
+    Seen,
+    State,
+    Streams,
+    at_step,
+    decayed,
+    number,
+    one,
+    static,
+)
+from wior.baselines.implicit import neumann_hypergradient
 from wior.linear_systems import random_length
 from wior.per_example import descend
 from wior.problems import Bilevel
