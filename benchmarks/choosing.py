@@ -7,6 +7,7 @@ best mean at the end is reported. Everything else is at its default.
     python benchmarks/choosing.py ridge     ijcnn1 from WIOR_DATA: a ridge for each feature of a logistic regression
     python benchmarks/choosing.py cleaning  MNIST from WIOR_DATA: a weight for each of 20000 rows of which half are mislabelled
     python benchmarks/choosing.py others    closed-form problems of the other four classes
+    python benchmarks/choosing.py plot A.json B.json … --png FILE   the results of runs with --json as a picture
     options: [--json FILE] [--only METHOD ...] [--budget BATCHES]
 """
 
@@ -221,6 +222,45 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """What each method reaches under both orders, a panel for each task."""
+    import matplotlib.pyplot as plt
+
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    of = {task: [row for row in rows if row["task"] == task] for task in tasks}
+    heights = [len(of[task]) / 2 for task in tasks]
+    columns = [tasks[: len(tasks) // 3 or 1], tasks[len(tasks) // 3 or 1 : 2], tasks[2:]]
+    columns = [column for column in columns if column]
+    figure = plt.figure(figsize=(4.6 * len(columns), 0.26 * max(heights) + 1.6), layout="constrained")
+    grid = figure.add_gridspec(1, len(columns))
+    for place, column in zip(grid, columns, strict=True):
+        counts = [len(of[task]) / 2 + 2 for task in column]
+        for panel, task in zip(place.subgridspec(len(column), 1, height_ratios=counts), column, strict=True):
+            _panel(figure.add_subplot(panel), task, of[task])
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=9)
+    figure.savefig(path, dpi=110)
+
+
+def _panel(axes: Any, task: str, rows: list[dict[str, Any]]) -> None:
+    by = {(row["method"], row["order"]): row for row in rows}
+    names = sorted({row["method"] for row in rows}, key=lambda name: -by[name, "random reshuffling"]["score"])
+    for order, colour, marker in (("independent", "#404040", "o"), ("random reshuffling", "#0072B2", "D")):
+        scores = [by[name, order]["score"] for name in names]
+        axes.plot(scores, range(len(names)), marker, color=colour, label=order, markersize=5, alpha=0.85)
+    for i, name in enumerate(names):
+        ends = [by[name, order]["score"] for order in ORDERS]
+        axes.plot(ends, [i, i], "-", color="#b0b0b0", linewidth=1, zorder=0)
+    every = [row["score"] for row in rows]
+    axes.set(yticks=range(len(names)), xscale="log" if max(every) > 5 * min(every) else "linear", title=task)
+    axes.xaxis.set_minor_formatter("")
+    axes.tick_params(labelsize=8)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.set_yticklabels(names, fontsize=8)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel("test loss" if "wrongly_weighted" in rows[0] else "relative gap", fontsize=8)
+    axes.title.set_fontsize(10)
+
+
 def _ijcnn1(path: Path) -> tuple[np.ndarray, np.ndarray]:
     lines = bz2.decompress(path.read_bytes()).decode().splitlines()
     rows, labels = np.zeros((len(lines), 22), np.float32), np.zeros(len(lines), np.float32)
@@ -241,11 +281,16 @@ def _mnist(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("task", choices=["ridge", "cleaning", "others"])
+    parser.add_argument("task", choices=["ridge", "cleaning", "others", "plot"])
+    parser.add_argument("results", type=Path, nargs="*", help="of earlier runs, to plot")
+    parser.add_argument("--png", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--budget", type=int, help="of calls, in batches")
     arguments = parser.parse_args()
+    if arguments.task == "plot":
+        plot([row for path in arguments.results for row in json.loads(path.read_text())], arguments.png)
+        return
     folder = Path(os.environ.get("WIOR_DATA", ""))
     budget = {} if arguments.budget is None else {"budget": arguments.budget}
     made = {"ridge": lambda: [ridge(folder, **budget)], "cleaning": lambda: [cleaning(folder, **budget)], "others": lambda: others(**budget)}  # fmt: skip

@@ -1,6 +1,10 @@
 """What holds for every method alike: it checks its parameters, is swept, is resumed, and takes PerExample rows."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -115,3 +119,40 @@ def test_every_required_parameter_is_a_step_size():
     for kind in CLASSES:
         for field in dataclasses.fields(kind):
             assert (field.default is dataclasses.MISSING) == field.name.endswith("_lr"), (kind, field.name)
+
+
+COPIES = r"""
+import re, jax.numpy as jnp, numpy as np, jax, wior
+from wior import blocks
+from wior.solve import prepare, run_key
+from test_every_method import CLASSES, made
+
+n, rng = 300_007, np.random.default_rng(0)
+rows = lambda n: {"features": rng.random((n, 4), np.float32), "target": rng.random(n, np.float32)}
+loss = lambda y, b: (b["features"] @ y - b["target"]) ** 2
+outer = lambda x, y, b: jnp.mean(loss(y, b)) + x["ridge"] ** 2
+inner = lambda x, y, b: jnp.mean(jax.nn.sigmoid(x["rows"]) * loss(y, b)) + jnp.exp(x["ridge"]) * jnp.sum(y * y)
+problem = wior.Bilevel(outer, inner, rows(200), rows(n))
+x, y = {"rows": wior.PerExample(jnp.zeros(n)), "ridge": jnp.zeros(())}, jnp.zeros(4)
+for kind in CLASSES:
+    if kind.solves is wior.Bilevel:
+        batch = (4, 1) if kind.fixed_batches else (4, 5)
+        setup = prepare(problem, made(kind), x, y, wior.orders.RandomReshuffling(), batch, None, 9, None, None, 0, None, 9)
+        keys = blocks.stream_keys(setup.plan, run_key(0))
+        carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+        arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))
+        text = blocks.block.lower(setup.plan, *arguments).compile().as_text()
+        assert not re.search(r"= f32\[300007\]\S* copy\(", text), kind.__name__
+        print(kind.__name__)
+"""
+
+
+@pytest.mark.slow
+def test_no_method_copies_the_rows_of_x_in_a_step():
+    """In a process of its own, with the compiler as users have it."""
+    folder = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES], capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, "PYTHONPATH": str(folder)}
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len(done.stdout.split()) == 20
