@@ -42,7 +42,8 @@ def made(kind, **changes):
 
 @pytest.mark.parametrize(("kind", "name"), FIELDS, ids=[f"{kind.__name__}-{name}" for kind, name in FIELDS])
 def test_a_parameter_out_of_range_names_itself(kind, name):
-    for wrong in (-1, "much", float("nan"), None if name not in ("checkpoints", "large_batch", "inner_steps") else 0):
+    may_be_none = ("checkpoints", "large_batch", "inner_steps", "period", "probability")
+    for wrong in (-1, "much", float("nan"), 0 if name in may_be_none else None):
         with pytest.raises((TypeError, ValueError), match=rf"^{name} must be .*{'None' if wrong is None else wrong}"):
             made(kind, **{name: wrong})
 
@@ -119,6 +120,19 @@ def test_every_required_parameter_is_a_step_size():
     for kind in CLASSES:
         for field in dataclasses.fields(kind):
             assert (field.default is dataclasses.MISSING) == field.name.endswith("_lr"), (kind, field.name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "given"), [("SRBA", "period", 3), ("VRBO", "period", 1), ("SPABA", "probability", 3 / (3 + 9))]
+)
+def test_what_is_left_to_the_data_is_the_rule_of_the_paper(kind, name, given):
+    """Nine inner examples in batches of three: a pass is three steps, or one of VRBO's that takes three batches."""
+    problem, _, x, y, _ = problems.bilevel()
+    kind, options = getattr(wior.baselines, kind), {"batch_size": (2, 3), "steps": 9, "record_every": 9}
+    by_rule = wior.solve(problem, made(kind, **{name: None}), x, y, **options)
+    as_given = wior.solve(problem, made(kind, **{name: given}), x, y, **options)
+    np.testing.assert_allclose(flat(by_rule.state), flat(as_given.state), rtol=1e-12)
+    assert by_rule.history["inner_gradients"][-1] == as_given.history["inner_gradients"][-1]
 
 
 COPIES = r"""

@@ -47,6 +47,14 @@ def share(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be above 0 and at most 1, got {value!r}")
 
 
+def share_or_none(name: str, value: Any) -> None:
+    if value is not None:
+        try:
+            share(name, value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; or None") from None
+
+
 def boolean(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}")

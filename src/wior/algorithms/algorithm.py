@@ -99,7 +99,7 @@ def static(default: Any, check: Check = checks.positive_integer) -> Any:
     return dataclasses.field(default=default, metadata={"static": True, "check": check})
 
 
-def number(default: float, check: Check = checks.positive_number) -> Any:
+def number(default: float | None, check: Check = checks.positive_number) -> Any:
     """A field that is a number, and a leaf of the tree: another value is the same program."""
     return dataclasses.field(default=default, metadata={"check": check})
 
@@ -147,7 +147,8 @@ class Algorithm:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             # an infinite radius is the absence of one, and the program without it is shorter
-            if field.metadata.get("static") or callable(value) or (isinstance(value, float) and math.isinf(value)):
+            absent = value is None or (isinstance(value, float) and math.isinf(value))
+            if field.metadata.get("static") or callable(value) or absent:
                 fixed.append((field.name, value))
             else:
                 numbers.append(value)

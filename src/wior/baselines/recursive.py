@@ -38,6 +38,14 @@ def begun(x: Tree, y: Tree) -> State:
     return State(x, y, u, none(x), none(y), none(u), Before(without_rows(x), y, u))
 
 
+def steps_in_pass(problem: Bilevel, draws: Draws) -> int:
+    """Steps in which one batch a step of each level has gone once through the larger data."""
+    sizes = problem.sizes()
+    return max(
+        -(-sizes[level] // kinds[0].shape[1]) for level, kinds in (("outer", draws.outer), ("inner", draws.inner))
+    )
+
+
 def recursive_step(
     algorithm: Any, problem: Bilevel, state: State, draws: Draws, fresh: jax.Array, number: jax.Array, size: int | None
 ) -> tuple[State, Seen]:

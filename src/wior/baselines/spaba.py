@@ -3,7 +3,8 @@
     d ← D(z) on a large batch, with probability p;   d ← d + D(z) − D(z⁻) on a small one otherwise;   z ← z − (η, γ, ρ) d
 
 for z = (x, y, u) and D its three directions, all at the old iterate; one coin for the three. The first step takes the large
-batch. `large_batch` is its number of examples at each level, all of them where it is None: the paper's finite-sum case.
+batch. `large_batch` is its number of examples B at each level, all of them where it is None: the paper's finite-sum case. Where no p is given
+it is b/(b + B) with b the inner batch, PAGE's own choice: both kinds of steps then cost the same in the long run.
 
 Chu, Xu, Yao, Zhang, "SPABA: a single-loop and probabilistic stochastic bilevel algorithm achieving optimal sample complexity",
 ICML 2024.
@@ -31,7 +32,7 @@ class SPABA(Algorithm):
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
-    probability: float = number(1 / 64, checks.share)  # p, of the order of b/n
+    probability: float | None = number(None, checks.share_or_none)  # p, b/(b + B) where None
     large_batch: int | None = static(None, checks.positive_integer_or_none)
 
     solves = Bilevel
@@ -47,5 +48,9 @@ class SPABA(Algorithm):
         return recursive.begun(x, y)
 
     def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
-        fresh = (draws.step == 0) | jax.random.bernoulli(draws.key, self.probability)
+        probability = self.probability
+        if probability is None:
+            small, data = draws.inner[0].shape[1], problem.sizes()["inner"]
+            probability = small / (small + min(self.large_batch or data, data))
+        fresh = (draws.step == 0) | jax.random.bernoulli(draws.key, probability)
         return recursive.recursive_step(self, problem, state, draws, fresh, draws.step, self.large_batch)

@@ -2,7 +2,7 @@
 
     d ← D(z) on all data in steps 0, q, 2q, …;   d ← d + D(z) − D(z⁻) on one batch otherwise;   z ← z − (η, γ, ρ) d
 
-for z = (x, y, u) and D its three directions, all at the old iterate.
+for z = (x, y, u) and D its three directions, all at the old iterate. Where no period is given it is a pass over the larger data.
 
 Dagréou, Moreau, Vaiter, Ablin, "A lower bound and a near-optimal algorithm for bilevel empirical risk minimization", AISTATS 2024.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from wior import checks
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, static
 from wior.baselines import recursive
 from wior.problems import Bilevel
@@ -26,7 +27,7 @@ class SRBA(Algorithm):
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
-    period: int = static(64)  # q, of the order of a pass
+    period: int | None = static(None, checks.positive_integer_or_none)  # q, a pass where None
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -40,5 +41,6 @@ class SRBA(Algorithm):
         return recursive.begun(x, y)
 
     def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
-        fresh = draws.step % self.period == 0
-        return recursive.recursive_step(self, problem, state, draws, fresh, draws.step // self.period, None)
+        period = self.period or recursive.steps_in_pass(problem, draws)
+        fresh = draws.step % period == 0
+        return recursive.recursive_step(self, problem, state, draws, fresh, draws.step // period, None)

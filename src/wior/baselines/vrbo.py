@@ -6,7 +6,7 @@ gives both differences between the present point and the one before it,
     d_x ← d_x + D(x, y) − D(x⁻, y⁻),   d_y ← d_y + ∇_y g(x, y) − ∇_y g(x⁻, y⁻),   y ← y − γ d_y  (not after the last)
 
 with D = ∇_x f − ∇²_xy g τ Σ_{q=0…Q} Π_{j≤q} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and Q + 1 = `neumann_terms`. `large_batch` is the number of
-examples of a large batch at each level, all of them where it is None; q is `period`.
+examples of a large batch at each level, all of them where it is None; q is `period`, the steps of a pass over the larger data where it is None.
 
 Yang, Ji, Liang, "Provably faster algorithms for bilevel optimization", NeurIPS 2021.
 """
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from wior import checks, estimators, linear_systems, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
 from wior.baselines.implicit import Estimate, neumann_hypergradient
+from wior.baselines.recursive import steps_in_pass
 from wior.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
 from wior.problems import Bilevel
 
@@ -44,7 +45,7 @@ class VRBO(Algorithm):
     neumann_lr: Rate  # τ, below 1/L
     inner_steps: int = static(3)  # m
     neumann_terms: int = static(4)  # Q + 1
-    period: int = static(16)  # q
+    period: int | None = static(None, checks.positive_integer_or_none)  # q, a pass where None
     large_batch: int | None = static(None, checks.positive_integer_or_none)
     separate_streams: bool = static(False, checks.boolean)
 
@@ -63,6 +64,7 @@ class VRBO(Algorithm):
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         (for_f,), (for_g, for_u) = draws.outer, draws.inner
         batches = self.inner_steps + 1
+        period = self.period or -(-steps_in_pass(problem, draws) // batches)
         for_u = for_u.reshape(batches, self.neumann_terms - 1, for_g.shape[1])
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
 
@@ -73,9 +75,9 @@ class VRBO(Algorithm):
             return estimate, curvature.gradient()
 
         def large(d: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
-            return _on_large_batches(problem, state.x, state.y, draws, self, scale)
+            return _on_large_batches(problem, state.x, state.y, draws, draws.step // period, self, scale)
 
-        d_x, d_y = oracle.cond(draws.step % self.period == 0, large, lambda d: d, (state.d_x, state.d_y))
+        d_x, d_y = oracle.cond(draws.step % period == 0, large, lambda d: d, (state.d_x, state.d_y))
         direction, first = d_x, None
         if has_rows(state.x):  # a row moves along its own derivative, which the recursion does not have
             plain, _ = evaluate(state.x, state.y, (for_f[0], for_g[0], for_u[0]))
@@ -101,11 +103,10 @@ class VRBO(Algorithm):
 
 
 def _on_large_batches(
-    problem: Bilevel, x: Tree, y: Tree, draws: Draws, algorithm: VRBO, scale: Any
+    problem: Bilevel, x: Tree, y: Tree, draws: Draws, number: jax.Array, algorithm: VRBO, scale: Any
 ) -> tuple[Tree, Tree]:
     """D and ∇_y g on one large batch of each level; every factor of the Neumann sum is on the same one."""
     assert draws.reserves is not None
-    number = draws.step // algorithm.period
     outer = draws.reserves.outer.take(number, algorithm.large_batch)
     inner = draws.reserves.inner.take(number, algorithm.large_batch)
 
