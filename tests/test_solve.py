@@ -232,3 +232,15 @@ def test_a_start_that_takes_its_type_from_a_number_is_no_second_program():
 def test_a_metric_that_is_no_number_is_recorded_as_such():
     history = runs.solve(metrics=lambda x, y: {"first": jnp.nan * x["dense"][0], "size": 1.0}).history
     assert np.isnan(history["first"]).all()
+
+
+def test_programs_are_given_up_before_there_is_no_room_for_more(monkeypatch):
+    first = runs.solve()
+    kept = blocks.block._cache_size()
+    again = runs.solve()
+    assert blocks.block._cache_size() == kept
+    monkeypatch.setattr(blocks, "MOST_MAPS", 0)
+    third = runs.solve()
+    assert blocks.block._cache_size() == 1
+    for result in (again, third):
+        np.testing.assert_array_equal(result.y["slope"], first.y["slope"])

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +36,7 @@ ROWS_OF_VISITS_IN_BLOCK = 2**19
 STEPS_IN_BLOCK = 4096
 STEPS_IN_UNIT = 64
 STEPS_IN_UNIT_OF_A_LINE = 8
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 40_000
 BESIDE_THE_STREAMS = ((1, 0), (2, 0), (3, 0), (3, 1))
 VISITS, STEPS, OUTER_RESERVE, INNER_RESERVE = range(-4, 0)
 
@@ -308,6 +311,18 @@ def blocks(
     if in_step:
         return jax.vmap(one)(algorithms, carries, keys)
     return lax.map(lambda run: one(*run), (algorithms, carries, keys))
+
+
+def make_room() -> None:
+    """Gives up compiled programs before the process runs out of memory maps.
+
+    Linux allows a process 65530 of them, a program takes some hundreds, and to run out is a crash inside the compiler.
+    """
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        programs: tuple[Any, ...] = (begin, block, blocks)
+        for program in programs:
+            program.clear_cache()
+        gc.collect()
 
 
 def _until_a_line_ends(plan: Plan, steps: Callable[..., Any], count: jax.Array, loop: Any) -> Any:

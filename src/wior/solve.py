@@ -208,6 +208,7 @@ def prepare(
         checks.positive_number("seconds", seconds)
     if tolerance is not None:
         _check_tolerance(tolerance, names)
+    blocks.make_room()
     return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names, cut)
 
 
