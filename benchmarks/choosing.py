@@ -178,8 +178,10 @@ def measure(task: Task, name: str, kind: type, order: str) -> dict[str, Any]:
         algorithm = kind(outer_lr=task.outer_lr[0], **dict.fromkeys(rates, inner_lr))
         if "steps" not in best:
             begun = time.perf_counter()
-            trial = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=64, **options)
-            cost = sum(float(trial.history[call][-1]) for call in oracle.CALLS[:-1]) / 64
+            # two passes, so that what happens once in a pass has its share
+            length = 2 * max(-(-n // batch) for n in task.problem.sizes().values())
+            trial = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=length, **options)
+            cost = sum(float(trial.history[call][-1]) for call in oracle.CALLS[:-1]) / length
             best |= {"steps": max(64, int(task.budget * batch / cost)), "trial_seconds": time.perf_counter() - begun}
         found = wior.sweep(
             task.problem, algorithm, task.x0, task.y0, grid={"outer_lr": list(task.outer_lr)}, seeds=SEEDS,
