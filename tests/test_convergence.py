@@ -152,19 +152,34 @@ def test_a_random_length_is_in_the_mean_a_truncated_series(method):
     assert set(lengths.tolist()) == {0, 1, 2}
 
     def moved(key):
-        draws = wior.algorithms.algorithm.Draws(
-            outer=(jnp.arange(8)[None],),
-            inner=tuple(jnp.tile(jnp.arange(12), (count, 1)) for count in algorithm.streams.inner),
-            visits=None,
-            step=jnp.uint32(0),
-            starts_epoch=jnp.asarray(False),
-            key=key,
-        )
+        whole = tuple(jnp.tile(jnp.arange(12), (count, 1)) for count in algorithm.streams.inner)
+        draws = draws_of((jnp.arange(8)[None],), whole, key=key)
         return algorithm.step(BILEVEL.problem, state, draws)[0].x - x
 
     steps = jax.jit(jax.vmap(moved))(keys[np.array([lengths.tolist().index(p) for p in range(terms)])])
     np.testing.assert_allclose(steps.mean(0), 0, atol=1e-12)
     assert np.abs(steps).max() > 1e-3
+
+
+def estimated(made, algorithm, draws):
+    """The hyper-gradient that one step with an outer step size of one moved along."""
+    state = algorithm.init(made.problem, X, Y)
+    return X - jax.jit(algorithm.step)(made.problem, state, draws)[0].x
+
+
+def draws_of(outer, inner=(), visits=None, key=None):
+    return wior.algorithms.algorithm.Draws(outer, inner, visits, jnp.uint32(0), jnp.asarray(False), key)
+
+
+def test_reverse_comes_nearer_to_the_hypergradient_with_every_inner_step():
+    """From a cold start, by 1 − γμ in the long run: what is left is K (1 − γμ)^K at most."""
+    errors = {}
+    for steps in (20, 40, 80):
+        whole = (jnp.arange(8)[None],), (jnp.tile(jnp.arange(12), (steps, 1)),)
+        found = estimated(BILEVEL, baselines.Reverse(1.0, TAU, inner_steps=steps), draws_of(*whole))
+        errors[steps] = float(jnp.linalg.norm(found - BILEVEL.hypergradient(X)))
+    for steps in (20, 40):
+        assert (1 - 0.5 * TAU) ** steps / 2 < errors[2 * steps] / errors[steps] < 4 * (1 - 0.5 * TAU) ** steps
 
 
 # Penalties: the bias is of the order of one over the penalty.
@@ -271,3 +286,27 @@ def conditionally_truncated(terms, tau):
 def test_a_conditional_method_ends_where_its_direction_vanishes(algorithm):
     x, _ = end(CONDITIONAL, algorithm, 400, order=Incremental(), batch_size=(5, 4))
     np.testing.assert_allclose(x, conditionally_truncated(1, TAU), rtol=1e-8, atol=1e-8)
+
+
+def test_the_squared_error_of_a_conditional_estimate_halves_with_every_level():
+    """Noise in the inner gradients alone, drawn independently; RT-MLMC's expectation is that of the deepest level."""
+    rows = CONDITIONAL.problem.inner_data
+    shared = lambda leaf: jnp.broadcast_to(leaf.mean(1, keepdims=True), leaf.shape)
+    inner_data = rows._replace(A=shared(rows.A), B=shared(rows.B), a=rows.a + 3 * (rows.a - shared(rows.a)))
+    problem = wior.ConditionalBilevel(
+        CONDITIONAL.problem.outer, CONDITIONAL.problem.inner, CONDITIONAL.problem.outer_data, inner_data
+    )
+    levels, errors = (3, 5, 7), []
+    for level in levels:
+        algorithm = baselines.DLSGD(1.0, 2.0, 1.0, levels=level, neumann_terms=1)  # β = 2/μ and an exact adjoint
+
+        def error(key, algorithm=algorithm):
+            taken = jax.random.randint(key, (5, algorithm.visit_batches, 1), 0, 4)
+            visits = wior.algorithms.algorithm.Visits(taken, None, jnp.zeros(taken.shape[:2], bool))
+            state = algorithm.init(problem, X, Y)
+            moved, _ = algorithm.step(problem, state, draws_of((jnp.arange(5)[None],), visits=visits, key=key))
+            return jnp.sum((X - moved.x - CONDITIONAL.hypergradient(X)) ** 2)
+
+        errors.append(float(jnp.mean(jax.jit(jax.vmap(error))(jax.random.split(jax.random.key(level), 400)))))
+    slope = np.polyfit(levels, np.log2(errors), 1)[0]
+    assert abs(slope + 1) < 0.15
