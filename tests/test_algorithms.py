@@ -641,7 +641,10 @@ def test_a_start_that_is_a_number_is_compiled_once():
     assert blocks.block._cache_size() == before + 1
 
 
-@pytest.mark.parametrize(("name", "steps"), [("bilevel", 2), ("conditional compositional, ragged", 1)])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("bilevel", 2), pytest.param("conditional compositional, ragged", 1, marks=pytest.mark.slow)],
+)
 def test_compiled_is_eager(name, steps):
     problem, algorithm, x, y, batch_size = problems.CASES[name]()
     options = BRIEFLY | {"order": Incremental(), "batch_size": batch_size, "steps": steps}
@@ -705,7 +708,8 @@ def exported():
 
 
 ALGORITHMS = list(exported())
-BY_DEFAULT = ("herding",)  # which takes the longest way through a block
+BY_DEFAULT = ("independent", "random-reshuffling", "herding")
+BASELINES_BY_DEFAULT = ("herding",)  # which takes the longest way through a block
 
 
 def takes(algorithm, problem):
@@ -717,10 +721,10 @@ def takes(algorithm, problem):
 
 
 def row(algorithm, order, case):
-    """One run of the table. Other losses in the same programs, and baselines under further orders, wait for `make slow`."""
+    """One run of the table. Other losses in the same programs, and further orders, wait for `make slow`."""
     restated = not isinstance(CLASSES[case].problem, algorithm.solves)
     baseline = type(algorithm).__module__.startswith("wior.baselines")
-    waits = restated or (baseline and order not in BY_DEFAULT)
+    waits = restated or order not in (BASELINES_BY_DEFAULT if baseline else BY_DEFAULT)
     name = f"{type(algorithm).__name__}-{order}-{case}"
     return pytest.param(algorithm, order, case, id=name, marks=[pytest.mark.slow] if waits else [])
 
@@ -738,7 +742,7 @@ def test_the_table_is_complete():
     """20 bilevel methods on three classes, 3 conditional ones on two, 3 compositional, 3 minimax and 2 more on their own."""
     assert len(TABLE) == (20 * 3 + 3 * 2 + 3 + 3 + 2) * len(BY_NAME)
     assert {type(case.problem) for case in CLASSES.values()} == set(WRAPPERS)
-    assert set(BY_DEFAULT) <= set(BY_NAME)
+    assert {*BY_DEFAULT, *BASELINES_BY_DEFAULT} <= set(BY_NAME)
 
 
 @pytest.mark.parametrize(("algorithm", "order", "case"), TABLE)
