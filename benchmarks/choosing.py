@@ -30,7 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import wior
-from wior import baselines, oracle
+from wior import oracle
+from wior.methods import classes
 from wior.orders import Independent, RandomReshuffling
 from wior.tasks import quadratic
 from workloads import cross_entropy
@@ -159,12 +160,7 @@ def others(budget: int = 20_000) -> list[Task]:
 
 
 def methods_for(problem: Any) -> dict[str, type]:
-    return {
-        name: getattr(module, name)
-        for module in (wior.algorithms, baselines)
-        for name in module.__all__
-        if getattr(getattr(module, name), "solves", None) is type(problem)
-    }
+    return {kind.__name__: kind for kind in classes() if kind.solves is type(problem)}
 
 
 def measure(task: Task, name: str, kind: type, order: str) -> dict[str, Any]:

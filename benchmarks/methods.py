@@ -25,6 +25,7 @@ import numpy as np
 import wior
 from steps import RATES, hand_written
 from wior import baselines, blocks, oracle
+from wior.methods import classes
 from wior.solve import prepare, run_key
 from workloads import (
     Workload,
@@ -37,20 +38,18 @@ from workloads import (
 
 FEW, MANY = 4, 64
 NEVER = 10**9  # a record later than any end: the block keeps its own length, and every run is the same program
-NOT_A_STEP_SIZE = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
+FURTHER_RATES = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
 LIMIT = 1.1  # of WiORBO and SOBA against the hand-written scan
 
 
 def methods_for(problem: Any) -> dict[str, wior.algorithms.Algorithm]:
     """Every method for problems of this class, with the same step sizes and its own defaults otherwise."""
+    rates = RATES | FURTHER_RATES
     found = {}
-    for module in (wior.algorithms, baselines):
-        for name in module.__all__:
-            method = getattr(module, name)
-            if getattr(method, "solves", None) is type(problem):
-                rates = RATES | NOT_A_STEP_SIZE
-                names = {field.name for field in dataclasses.fields(method)}
-                found[name] = method(**{rate: value for rate, value in rates.items() if rate in names})
+    for kind in classes():
+        if kind.solves is type(problem):
+            names = {field.name for field in dataclasses.fields(kind)}
+            found[kind.__name__] = kind(**{rate: value for rate, value in rates.items() if rate in names})
     return found
 
 

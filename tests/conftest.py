@@ -7,19 +7,18 @@ maps, of which Linux allows 65530, and crashes in the next compilation; so they 
 
 import gc
 import itertools
-from pathlib import Path
 
 import jax
+
+from wior import blocks
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 
-MAPS = Path("/proc/self/maps")
-MOST_MAPS = 40_000
 _finished = itertools.count(1)
 
 
 def pytest_runtest_teardown() -> None:
-    if next(_finished) % 10 == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    if next(_finished) % 10 == 0 and blocks.short_of_maps():
         jax.clear_caches()
         gc.collect()

@@ -18,6 +18,7 @@ from wior import blocks, visits
 from wior.algorithms.algorithm import Draws
 from wior.algorithms.wior_bo import State
 from wior.baselines import WiRBO
+from wior.methods import classes
 from wior.orders import BY_NAME, Herding, Incremental, Independent, RandomReshuffling, ShuffleOnce
 from wior.solve import posed_for
 from wior.tasks import quadratic
@@ -699,12 +700,9 @@ TAUGHT = {"inner_steps": 2, "adjoint_steps": 2, "neumann_terms": 3, "period": 3,
 def exported():
     """Every algorithm that the library has, with step sizes for these problems and short inner loops."""
     rates = {"outer_lr": RATES[0], "inner_lr": RATES[1], "adjoint_lr": RATES[2], "neumann_lr": 0.1, "penalised_lr": 0.1}
-    for module in (wior.algorithms, wior.baselines):
-        for name in module.__all__:
-            if name != "Algorithm":
-                method = getattr(module, name)
-                names = [field.name for field in dataclasses.fields(method)]
-                yield method(**{name: value for name, value in (rates | TAUGHT).items() if name in names})
+    for kind in classes():
+        names = [field.name for field in dataclasses.fields(kind)]
+        yield kind(**{name: value for name, value in (rates | TAUGHT).items() if name in names})
 
 
 ALGORITHMS = list(exported())

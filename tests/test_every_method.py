@@ -13,15 +13,11 @@ import pytest
 import problems
 import wior
 from problems import flat
+from wior.methods import classes
 from wior.orders import Herding, RandomReshuffling
 from wior.solve import describe_algorithm
 
-CLASSES = [
-    getattr(module, name)
-    for module in (wior.algorithms, wior.baselines)
-    for name in module.__all__
-    if name != "Algorithm"
-]
+CLASSES = classes()
 SHORT = {"inner_steps": 2, "adjoint_steps": 2, "neumann_terms": 3, "period": 3, "levels": 1, "probability": 0.4}
 CASE_OF = {
     wior.Bilevel: problems.bilevel,

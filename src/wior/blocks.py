@@ -313,12 +313,16 @@ def blocks(
     return lax.map(lambda run: one(*run), (algorithms, carries, keys))
 
 
+def short_of_maps() -> bool:
+    return MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS
+
+
 def make_room() -> None:
     """Gives up compiled programs before the process runs out of memory maps.
 
     Linux allows a process 65530 of them, a program takes some hundreds, and to run out is a crash inside the compiler.
     """
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    if short_of_maps():
         programs: tuple[Any, ...] = (begin, block, blocks)
         for program in programs:
             program.clear_cache()

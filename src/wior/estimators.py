@@ -97,7 +97,7 @@ class Table(NamedTuple):
 
 def empty_table(like: Tree, batches: int) -> Table:
     like = without_rows(like)
-    entries = jax.tree.map(lambda leaf: jnp.zeros((batches, *leaf.shape), leaf.dtype), like)
+    entries = tree.stack_of_zeros(like, batches)
     return Table(entries, tree.zeros_like(like), jnp.zeros(batches, bool))
 
 

@@ -41,13 +41,12 @@ def neumann_product(product: Product, b: Tree, scale: Any, batches: jax.Array, l
     Where p is uniform in 0 … Q − 1 this is in expectation the first Q terms of the sum. Batches that p left out show zeros.
     """
     terms = batches.shape[0] + 1
-    seen = jax.tree.map(lambda leaf: jnp.zeros((terms - 1, *leaf.shape), leaf.dtype), b)
+    seen = tree.stack_of_zeros(b, terms - 1)
 
     def turn(j: jax.Array, carry: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
         term, seen = carry
         image = product(term, batches[j])
-        seen = jax.tree.map(lambda all_of_them, one: all_of_them.at[j].set(one), seen, image)
-        return tree.axpy(-scale, image, term), seen
+        return tree.axpy(-scale, image, term), tree.put(seen, j, image)
 
     # without a batch there is nothing to index, not even in a loop that is never entered
     term, seen = oracle.repeat(length, turn, (b, seen)) if terms > 1 else (b, seen)

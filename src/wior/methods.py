@@ -68,11 +68,9 @@ def methods() -> list[Method]:
 def _methods() -> tuple[Method, ...]:
     problems = _problems(BATCHES, BATCHES, lambda shape: np.broadcast_to(np.arange(1.0, Y + 1), (*shape, Y)))
     native = [type(problem) for problem in problems]
-    classes = sorted(_classes(), key=lambda kind: native.index(kind.solves))
-    made = [
-        kind(**{name: ANY for name, default in _parameters(kind).items() if default is REQUIRED}) for kind in classes
-    ]
-    measured = _measured(made, [problems[native.index(kind.solves)] for kind in classes])
+    kinds = sorted(classes(), key=lambda kind: native.index(kind.solves))
+    made = [kind(**{name: ANY for name, default in _parameters(kind).items() if default is REQUIRED}) for kind in kinds]
+    measured = _measured(made, [problems[native.index(kind.solves)] for kind in kinds])
     return tuple(
         Method(
             name=type(algorithm).__name__,
@@ -90,7 +88,8 @@ def _methods() -> tuple[Method, ...]:
     )
 
 
-def _classes() -> list[type[Algorithm]]:
+def classes() -> list[type[Algorithm]]:
+    """Every method that the library exports, the paper's own first."""
     names = [(module, name) for module in (algorithms, baselines) for name in sorted(module.__all__, key=str.casefold)]
     found = [getattr(module, name) for module, name in names]
     return [one for one in found if issubclass(one, Algorithm) and one is not Algorithm]

@@ -40,6 +40,16 @@ def zeros_like(a: Tree) -> Tree:
     return jax.tree.map(jnp.zeros_like, a)
 
 
+def stack_of_zeros(a: Tree, length: int) -> Tree:
+    """`length` trees like a, all zero, with a first axis for them."""
+    return jax.tree.map(lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), a)
+
+
+def put(stack: Tree, place: Any, a: Tree) -> Tree:
+    """A stack of trees with `a` at a place."""
+    return jax.tree.map(lambda leaf, one: leaf.at[place].set(one), stack, a)
+
+
 def mean(a: Tree, axis: int = 0) -> Tree:
     return jax.tree.map(lambda leaf: jnp.mean(leaf, axis), a)
 

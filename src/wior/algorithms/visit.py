@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Visits, is_infinite
+from wior.algorithms.algorithm import Draws, Seen, State, Visits, at_step, is_infinite, one
+from wior.per_example import descend
 from wior.problems import InnerSet
 
 Tree = Any
@@ -34,6 +35,13 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
 
     (y, u), seen = oracle.scan(body, (y, u), visits)
     return y, u, seen
+
+
+def outer_step(algorithm: Any, state: State, draws: Draws, each: Tree, seen: Tree) -> tuple[State, Seen]:
+    """The step of x along the mean of `each`, a direction for every outer example; and what was seen of their inner sets."""
+    direction = tree.mean(each)
+    moved = State(descend(state.x, at_step(algorithm.outer_lr, draws.step), direction), state.y)
+    return moved, Seen(outer=(one(direction),), inner=(seen,))
 
 
 def full_weights(sets: InnerSet) -> jax.Array | None:

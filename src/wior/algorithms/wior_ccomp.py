@@ -19,8 +19,8 @@ from typing import Any
 import jax
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
-from wior.algorithms.visit import full_weights, visit
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior.algorithms.visit import full_weights, outer_step, visit
 from wior.per_example import descend
 from wior.problems import ConditionalCompositional
 
@@ -66,6 +66,4 @@ class WiORCComp(Algorithm):
             return oracle.conditional_map_pullback(problem, state.x, u, rows, weights), seen
 
         each, seen = oracle.vmap(gradient)(xi.data, sets.rows, full_weights(sets), draws.visits)
-        direction = tree.mean(each)
-        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
-        return moved, Seen(outer=(one(direction),), inner=(seen,))
+        return outer_step(self, state, draws, each, seen)

@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from wior import checks, oracle
+from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, decayed, number, static
-from wior.baselines.implicit import neumann_hypergradient
+from wior.baselines.implicit import neumann_step
 from wior.linear_systems import random_length
 from wior.per_example import descend
 from wior.problems import Bilevel
@@ -53,28 +53,18 @@ class BSA(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        for_y, for_u, (for_x,) = draws.inner
+        for_y = draws.inner[0]
         inner_lr = at_step(self.inner_lr, draws.step)
-        grown = jnp.ceil((draws.step.astype(jnp.result_type(float)) + 1) ** self.growth)
-        unseen = jax.tree.map(lambda leaf: jnp.zeros((self.inner_steps, *leaf.shape), leaf.dtype), state.y)
+        grown = jnp.ceil(decayed(1.0, draws.step, -self.growth))
+        unseen = tree.stack_of_zeros(state.y, self.inner_steps)
 
         def turn(j: jax.Array, carry: tuple[Tree, Tree]) -> tuple[Tree, Tree]:
             y, seen = carry
             g_y = oracle.inner_gradient(problem, state.x, y, problem.inner_batch(for_y[j]))
-            return descend(y, inner_lr * 2 / (j + 2), g_y), jax.tree.map(lambda a, b: a.at[j].set(b), seen, g_y)
+            return descend(y, inner_lr * 2 / (j + 2), g_y), tree.put(seen, j, g_y)
 
         y, seen_y = oracle.repeat(jnp.minimum(grown, self.inner_steps), turn, (state.y, unseen))
-        zeta = problem.inner_batch(for_x)
-        estimate = neumann_hypergradient(
-            problem,
-            state.x,
-            y,
-            problem.outer_batch(draws.outer[0][0]),
-            for_u,
-            lambda u: oracle.jacobian_product(problem, state.x, y, u, zeta),
-            at_step(self.neumann_lr, draws.step),
-            random_length(draws.key, self.neumann_terms),
+        outer_lr, scale = decayed(self.outer_lr, draws.step, self.decay), at_step(self.neumann_lr, draws.step)
+        return neumann_step(
+            problem, state.x, y, draws, seen_y, outer_lr, scale, random_length(draws.key, self.neumann_terms)
         )
-        outer_lr = decayed(self.outer_lr, draws.step, self.decay)
-        x = descend(state.x, outer_lr, estimate.direction, zeta.examples)
-        return State(x, y), Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))

@@ -15,9 +15,9 @@ from typing import Any
 
 import jax
 
-from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one
-from wior.per_example import descend
+from wior import oracle
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, one
+from wior.algorithms.visit import outer_step
 from wior.problems import ConditionalCompositional
 
 Tree = Any
@@ -56,6 +56,4 @@ class BSGD(Algorithm):
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         each, seen = oracle.vmap(gradient)(xi.data, sets.rows, draws.visits)
-        direction = tree.mean(each)
-        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
-        return moved, Seen(outer=(one(direction),), inner=(seen,))
+        return outer_step(self, state, draws, each, seen)

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior.algorithms.visit import outer_step
 from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.linear_systems import random_length
 from wior.per_example import descend
@@ -83,6 +84,4 @@ class DLSGD(Algorithm):
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         each, seen = oracle.vmap(hypergradient)(xi.data, sets.rows, draws.visits)
-        direction = tree.mean(each)
-        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
-        return moved, Seen(outer=(one(direction),), inner=(seen,))
+        return outer_step(self, state, draws, each, seen)

@@ -19,7 +19,7 @@ import jax
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number, one, static
-from wior.baselines.penalty import State, grown, plus
+from wior.baselines.penalty import State, plus
 from wior.per_example import descend, shared_part
 from wior.problems import Bilevel
 
@@ -52,7 +52,7 @@ class F2SA(Algorithm):
         return State(x, y, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        x, weight = state.x, grown(self.penalty, draws.step, self.penalty_growth)
+        x, weight = state.x, decayed(self.penalty, draws.step, -self.penalty_growth)
         inner_lr = decayed(self.inner_lr, draws.step, self.inner_decay)
         penalised_lr = decayed(self.penalised_lr, draws.step, self.outer_decay)
 

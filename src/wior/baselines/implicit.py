@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import linear_systems, oracle, tree
-from wior.algorithms.algorithm import one
+from wior.algorithms.algorithm import Draws, Seen, State, one
 from wior.per_example import descend, shared_part
 from wior.problems import Batch, Bilevel
 
@@ -27,6 +27,26 @@ def inner_steps(
         return descend(y, rate(j), g_y), g_y
 
     return oracle.scan(turn, y, (jnp.arange(len(batches)), batches))
+
+
+def neumann_step(
+    problem: Bilevel,
+    x: Tree,
+    y: Tree,
+    draws: Draws,
+    seen_y: Tree,
+    outer_lr: Any,
+    scale: Any,
+    length: jax.Array | None = None,
+) -> tuple[State, Seen]:
+    """The outer step after an inner loop that ended at y: batches of the second kind for u, one of the third for ∇²_xy g u."""
+    _, for_u, (for_x,) = draws.inner
+    zeta = problem.inner_batch(for_x)
+    jacobian = lambda u: oracle.jacobian_product(problem, x, y, u, zeta)
+    xi = problem.outer_batch(draws.outer[0][0])
+    estimate = neumann_hypergradient(problem, x, y, xi, for_u, jacobian, scale, length)
+    moved = State(descend(x, outer_lr, estimate.direction, zeta.examples), y)
+    return moved, Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))
 
 
 class Estimate(NamedTuple):

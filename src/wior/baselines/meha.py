@@ -17,8 +17,8 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
-from wior.baselines.penalty import State, grown, plus
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one
+from wior.baselines.penalty import State, plus
 from wior.per_example import descend, shared_part
 from wior.problems import Bilevel
 
@@ -50,7 +50,7 @@ class MEHA(Algorithm):
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, z = state
         xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
-        share = 1 / grown(self.penalty, draws.step, self.penalty_growth)
+        share = 1 / decayed(self.penalty, draws.step, -self.penalty_growth)
         pull = 1 / self.proximity
         at_z = oracle.inner_gradient(problem, x, z, zeta)
         z = descend(z, at_step(self.inner_lr, draws.step), plus(at_z, pull, tree.sub(z, y)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from wior import estimators, oracle
-from wior.algorithms.algorithm import Draws, Seen, decayed, one
+from wior import checks, estimators, oracle
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one, static
 from wior.baselines.implicit import Estimate, neumann_hypergradient
 from wior.per_example import descend, with_rows_of, without_rows
 from wior.problems import Bilevel
@@ -25,12 +27,40 @@ class State(NamedTuple):
     old_y: Tree
 
 
-def begun(x: Tree, y: Tree) -> State:
-    return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y), without_rows(x), y)
+@dataclasses.dataclass(frozen=True)
+class DoubleMomentum(Algorithm):
+    """STORM on both levels; how long the Neumann series is, is left to the methods."""
+
+    outer_lr: Rate  # η
+    inner_lr: Rate  # γ
+    neumann_lr: Rate  # τ
+    neumann_terms: int = static(4)
+    outer_momentum: float = number(0.9, checks.share)  # a
+    inner_momentum: float = number(0.9, checks.share)  # b
+    decay: float = number(1 / 3, checks.non_negative_number)
+    delay: float = number(1.0)  # m
+    separate_streams: bool = static(False, checks.boolean)
+
+    solves = Bilevel
+    step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
+
+    @property
+    def streams(self) -> Streams:
+        return Streams((1,), (1, self.neumann_terms - 1), self.separate_streams)
+
+    def length(self, draws: Draws) -> jax.Array | None:
+        """Of a Neumann product; None for the whole sum."""
+        raise NotImplementedError
+
+    def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
+        return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y), without_rows(x), y)
+
+    def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        return storm_step(self, problem, state, draws, at_step(self.neumann_lr, draws.step), self.length(draws))
 
 
 def storm_step(
-    algorithm: Any, problem: Bilevel, state: State, draws: Draws, scale: Any, length: Any
+    algorithm: DoubleMomentum, problem: Bilevel, state: State, draws: Draws, scale: Any, length: Any
 ) -> tuple[State, Seen]:
     """One step with both estimates on the same batches, and the same length, at this iterate and the one before it."""
     (index,), for_u = draws.inner

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from wior import tree
 
 Tree = Any
@@ -16,11 +13,6 @@ class State(NamedTuple):
     x: Tree
     y: Tree  # near the minimiser of the penalised objective
     z: Tree  # near the minimiser of g
-
-
-def grown(penalty: Any, step: jax.Array, power: Any) -> Any:
-    """A penalty that grows as (step + 1)^power."""
-    return penalty * (step.astype(jnp.result_type(float)) + 1) ** power
 
 
 def plus(a: Tree, scale: Any, b: Tree) -> Tree:

@@ -104,20 +104,20 @@ def _back_from_few(
     checkpoints: int,
 ) -> tuple[Tree, Tree]:
     """The way back along a schedule made beforehand; what is kept are `checkpoints` iterates and one to work on."""
-    slots = jax.tree.map(lambda leaf: jnp.zeros((checkpoints + 1, *leaf.shape), leaf.dtype).at[0].set(leaf), y)
+    slots = tree.put(tree.stack_of_zeros(y, checkpoints + 1), 0, y)
     shapes = oracle.shapes(back, *end, y, batches[0])[2]
-    rows = jax.tree.map(lambda leaf: jnp.zeros((len(batches), *leaf.shape), leaf.dtype), shapes)
+    rows = tree.stack_of_zeros(shapes, len(batches))
 
     def turn(carry: Any, move: Move) -> tuple[Any, None]:
         index = batches[move.step]
 
         def forwards(slots: Tree, d: Tree, w: Tree, rows: Tree) -> Any:
             moved, _ = forward(jax.tree.map(lambda leaf: leaf[move.load], slots), index)
-            return jax.tree.map(lambda leaf, one: leaf.at[move.save].set(one), slots, moved), d, w, rows
+            return tree.put(slots, move.save, moved), d, w, rows
 
         def backwards(slots: Tree, d: Tree, w: Tree, rows: Tree) -> Any:
             d, w, own = back(d, w, jax.tree.map(lambda leaf: leaf[move.load], slots), index)
-            return slots, d, w, jax.tree.map(lambda leaf, one: leaf.at[move.step].set(one), rows, own)
+            return slots, d, w, tree.put(rows, move.step, own)
 
         return oracle.cond(move.back, backwards, forwards, *carry), None
 

@@ -14,6 +14,7 @@ Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurI
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -21,10 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior.algorithms.visit import outer_step
 from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.linear_systems import random_length
-from wior.per_example import descend
 from wior.problems import ConditionalBilevel
 
 Tree = Any
@@ -67,9 +68,7 @@ class RTMLMC(Algorithm):
         level = 1 + jax.random.choice(for_level, self.levels, p=jnp.asarray(self.probabilities))
         length = random_length(for_length, self.neumann_terms)
         each, seen = self.estimates(problem, state, draws, level, length)
-        direction = tree.mean(each)
-        moved = State(descend(state.x, at_step(self.outer_lr, draws.step), direction), state.y)
-        return moved, Seen(outer=(one(direction),), inner=(seen,))
+        return outer_step(self, state, draws, each, seen)
 
     def estimates(
         self, problem: ConditionalBilevel, state: State, draws: Draws, level: jax.Array, length: jax.Array
@@ -90,9 +89,9 @@ class RTMLMC(Algorithm):
                 ends_of = jax.tree.map(
                     lambda all_three, y: jnp.where(here.reshape(-1, *(1,) * y.ndim), y, all_three), ends_of, epochs.y
                 )
-                return epochs, ends_of, jax.tree.map(lambda a, b: a.at[j].set(b), seen, g_y)
+                return epochs, ends_of, tree.put(seen, j, g_y)
 
-            repeated = lambda times: jax.tree.map(lambda leaf: jnp.zeros((times, *leaf.shape), leaf.dtype), state.y)
+            repeated = functools.partial(tree.stack_of_zeros, state.y)
             start = (Epochs(state.y, tree.zeros_like(state.y)), repeated(3), repeated(last))
             _, ends_of, g_y = oracle.repeat(epoch_steps(level + 1), turn, start)
             for_u, for_x = batches[last:-1], batches[-1]

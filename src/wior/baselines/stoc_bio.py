@@ -14,10 +14,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wior import checks, oracle
+from wior import checks
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, static
-from wior.baselines.implicit import inner_steps, neumann_hypergradient
-from wior.per_example import descend
+from wior.baselines.implicit import inner_steps, neumann_step
 from wior.problems import Bilevel
 
 Tree = Any
@@ -46,18 +45,8 @@ class StocBiO(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        for_y, for_u, (for_x,) = draws.inner
+        for_y = draws.inner[0]
         inner_lr = at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, state.x, state.y, lambda j: inner_lr, for_y)
-        zeta = problem.inner_batch(for_x)
-        estimate = neumann_hypergradient(
-            problem,
-            state.x,
-            y,
-            problem.outer_batch(draws.outer[0][0]),
-            for_u,
-            lambda u: oracle.jacobian_product(problem, state.x, y, u, zeta),
-            at_step(self.neumann_lr, draws.step),
-        )
-        x = descend(state.x, at_step(self.outer_lr, draws.step), estimate.direction, zeta.examples)
-        return State(x, y), Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))
+        outer_lr, scale = at_step(self.outer_lr, draws.step), at_step(self.neumann_lr, draws.step)
+        return neumann_step(problem, state.x, y, draws, seen_y, outer_lr, scale)

@@ -27,7 +27,7 @@ from wior.algorithms.algorithm import (
     one,
     static,
 )
-from wior.baselines.implicit import neumann_hypergradient
+from wior.baselines.implicit import neumann_step
 from wior.linear_systems import random_length
 from wior.per_example import descend
 from wior.problems import Bilevel
@@ -59,20 +59,10 @@ class TTSA(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        (for_y,), for_u, (for_x,) = draws.inner
+        (for_y,) = draws.inner[0]
         g_y = oracle.inner_gradient(problem, state.x, state.y, problem.inner_batch(for_y))
         y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), g_y)
-        zeta = problem.inner_batch(for_x)
-        estimate = neumann_hypergradient(
-            problem,
-            state.x,
-            y,
-            problem.outer_batch(draws.outer[0][0]),
-            for_u,
-            lambda u: oracle.jacobian_product(problem, state.x, y, u, zeta),
-            at_step(self.neumann_lr, draws.step),
-            random_length(draws.key, self.neumann_terms),
+        outer_lr, scale = decayed(self.outer_lr, draws.step, self.outer_decay), at_step(self.neumann_lr, draws.step)
+        return neumann_step(
+            problem, state.x, y, draws, one(g_y), outer_lr, scale, random_length(draws.key, self.neumann_terms)
         )
-        outer_lr = decayed(self.outer_lr, draws.step, self.outer_decay)
-        x = descend(state.x, outer_lr, estimate.direction, zeta.examples)
-        return State(x, y), Seen((estimate.outer,), (one(g_y), estimate.hessian, estimate.jacobian))
