@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 import problems
 import wior
-from wior import oracle
+from wior import oracle, tree
 from wior.algorithms.algorithm import Draws
 from wior.baselines import WiRBO
 from wior.problems import Batch
@@ -182,13 +182,16 @@ def test_conditional_derivatives_are_the_dense_ones(build, weights):
 
     @jax.jit
     def derivatives(x, y, u):
-        point, pullback = oracle.represent(problem.represent, x, rows)
-        outer_point, outer_pullback = oracle.represent(problem.represent_outer, x, xi)
+        one = lambda parts: jax.tree.map(lambda leaf: leaf[None], parts)
+        represented, back = oracle.represent_batch(problem, x, xi, one(rows))
+        point, outer_point = jax.tree.map(lambda leaf: leaf[0], represented).at(x)
+        f_point = oracle.conditional_outer_x(problem, outer_point, y, xi)
+        g_point = oracle.conditional_cross(problem, point, y, u, rows, weights)
         return (
-            outer_pullback(oracle.conditional_outer_x(problem, outer_point, y, xi)),
+            back(one(f_point), tree.zeros_like(one(g_point))),
             oracle.conditional_outer_y(problem, outer_point, y, xi, None),
             oracle.conditional_inner(problem, point, y, u, rows, weights),
-            pullback(oracle.conditional_cross(problem, point, y, u, rows, weights)),
+            tree.neg(back(tree.zeros_like(one(f_point)), one(g_point))),
         )
 
     outer, inner = through(problem.outer, problem.represent_outer), through(problem.inner, problem.represent)

@@ -120,8 +120,8 @@ def one_hypergradient(
     own = jax.tree.map(lambda leaf: leaf[0], sets.rows)
     n = jax.tree.leaves(own)[0].shape[0]
     weights = None if sets.counts is None else (jnp.arange(n) < sets.counts[0]).astype(jnp.int32)
-    inner_point, inner_pullback = oracle.represent(problem.represent, x, own)
-    outer_point, outer_pullback = oracle.represent(problem.represent_outer, x, xi)
+    represented, back = oracle.represent_batch(problem, x, xi, sets.rows)
+    inner_point, outer_point = jax.tree.map(lambda leaf: leaf[0], represented).at(x)
 
     def inner(y: Tree) -> jax.Array:
         return oracle.conditional_loss(problem, inner_point, y, own, weights)
@@ -131,7 +131,7 @@ def one_hypergradient(
     u, adjoint_residual, adjoint_needed = adjoint(inner, y, f_y, tolerance, limit)
     with oracle.counting():  # an instrument's calls are not charged to the method it watches
         g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, own, weights)
-    gradient = tree.sub(outer_pullback(f_x), inner_pullback(g_xy_u))
+    gradient = back(*jax.tree.map(lambda leaf: leaf[None], (f_x, g_xy_u)))
     return gradient, objective, y, u, residual, adjoint_residual, needed, adjoint_needed
 
 

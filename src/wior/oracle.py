@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from wior import tree
 from wior.per_example import at_rows, without_rows
 from wior.problems import Batch, weighted_mean
 
@@ -317,12 +318,54 @@ def map_and_pullback(problem: Any, x: Tree, zeta: Batch) -> tuple[Tree, Callable
 # inner set, `weights` zero for the rows that are padding, `None` where there is none.
 
 
-def represent(represent_rows: Callable[..., Tree] | None, x: Tree, rows: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:
-    """What the loss sees of x at `rows`, and the pull-back from there to x: the identity without a representation."""
-    if represent_rows is None:
-        return x, lambda cotangent: cotangent
-    features, pullback = jax.vjp(lambda x: represent_rows(x, rows), x)
-    return features, lambda cotangent: pullback(cotangent)[0]
+class Representations(NamedTuple):
+    """What the losses see of x at a batch of B outer examples: their representations (B, ...); `None` where they see x itself."""
+
+    inner: Tree | None
+    outer: Tree | None
+
+    def at(self, x: Tree) -> tuple[Tree, Tree]:
+        """What the inner and the outer loss of one example see, these being its own representations under `vmap`."""
+        outer = jax.tree.map(lambda leaf: leaf[None], self.outer)
+        return (x if self.inner is None else self.inner), (x if outer is None else outer)
+
+
+def represent_batch(
+    problem: Any, x: Tree, xi: Tree, rows: Tree
+) -> tuple[Representations, Callable[[Tree, Tree], Tree]]:
+    """What the losses see of x at all rows of a batch of outer examples, in one forward pass, and the way back in one pull-back.
+
+    The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...), and returns the mean of their
+    differences with respect to x.
+    """
+    examples, n = jax.tree.leaves(rows)[0].shape[:2]
+
+    def forward(x: Tree) -> Representations:
+        inner = outer = None
+        if problem.represent is not None:
+            flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+            inner = jax.tree.map(lambda leaf: leaf.reshape(examples, n, *leaf.shape[1:]), problem.represent(x, flat))
+        if problem.represent_outer is not None:
+            outer = problem.represent_outer(x, xi)
+        return Representations(inner, outer)
+
+    seen, pullback = jax.vjp(forward, x)
+
+    def back(f_point: Tree, g_point: Tree) -> Tree:
+        if seen.inner is None and seen.outer is None:
+            return tree.mean(tree.sub(f_point, g_point))
+        inner = None if seen.inner is None else tree.scaled(-1 / examples, g_point)
+        outer = None if seen.outer is None else tree.scaled(1 / examples, f_point)
+        # the outer loss of one example saw a batch of one, whose axis goes here
+        outer = jax.tree.map(lambda cotangent, leaf: cotangent.reshape(leaf.shape), outer, seen.outer)
+        (direction,) = pullback(Representations(inner, outer))
+        if seen.inner is None:
+            direction = tree.sub(direction, tree.mean(g_point))
+        if seen.outer is None:
+            direction = tree.add(direction, tree.mean(f_point))
+        return direction
+
+    return seen, back
 
 
 def conditional_outer_y(problem: Any, point: Tree, y: Tree, xi: Tree, weights: jax.Array | None) -> Tree:

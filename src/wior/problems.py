@@ -3,7 +3,8 @@
 A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are its
 data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
 
-Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective.
+Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss that is
+itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are arguments too.
 """
 
 from __future__ import annotations
@@ -39,11 +40,18 @@ class Problem:
         jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
 
     def _flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(self, name) for name in self._data), tuple(getattr(self, name) for name in self._losses)
+        data = tuple(getattr(self, name) for name in self._data)
+        losses = tuple(getattr(self, name) for name in self._losses)
+        # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
+        return (*data, *(loss if _holds_arrays(loss) else None for loss in losses)), tuple(
+            None if _holds_arrays(loss) else loss for loss in losses
+        )
 
     @classmethod
-    def _unflatten(cls, losses: tuple[Any, ...], data: tuple[Any, ...]) -> Self:
+    def _unflatten(cls, functions: tuple[Any, ...], leaves: tuple[Any, ...]) -> Self:
         new = object.__new__(cls)
+        data, trees = leaves[: len(cls._data)], leaves[len(cls._data) :]
+        losses = (tree if function is None else function for function, tree in zip(functions, trees, strict=True))
         for name, value in (*zip(cls._losses, losses, strict=True), *zip(cls._data, data, strict=True)):
             object.__setattr__(new, name, value)
         return new
@@ -204,7 +212,8 @@ class ConditionalBilevel(Problem):
 
     Where g depends on x only through a representation, `represent(x, rows)` returns it with one row for each row, and
     `inner(representation, y, rows)` is g. It is then evaluated once for each outer step, and the hyper-gradient pulls
-    back through it once. `represent_outer(x, rows)` does the same for `outer(representation, y, rows)`.
+    back through it once; each row by itself, since the rows of all examples of a batch are given together.
+    `represent_outer(x, rows)` does the same for `outer(representation, y, rows)`.
     """
 
     outer: Callable[[Tree, Tree, Tree], jax.Array]
@@ -347,6 +356,10 @@ class _SquaredDistance:
     def __call__(self, x: Tree, y: Tree, batch: Tree) -> jax.Array:
         apart = tree.sub(y, self.inner(x, batch))
         return 0.5 * tree.vdot(apart, apart)
+
+
+def _holds_arrays(loss: Any) -> bool:
+    return callable(loss) and not jax.tree_util.all_leaves([loss])
 
 
 def _batch(data: Tree, index: jax.Array) -> Batch:

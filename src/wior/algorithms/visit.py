@@ -37,9 +37,8 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
     return y, u, seen
 
 
-def outer_step(algorithm: Any, state: State, draws: Draws, each: Tree, seen: Tree) -> tuple[State, Seen]:
-    """The step of x along the mean of `each`, a direction for every outer example; and what was seen of their inner sets."""
-    direction = tree.mean(each)
+def outer_step(algorithm: Any, state: State, draws: Draws, direction: Tree, seen: Tree) -> tuple[State, Seen]:
+    """The step of x against a direction, and what was seen of the inner sets on the way to it."""
     moved = State(descend(state.x, at_step(algorithm.outer_lr, draws.step), direction), state.y)
     return moved, Seen(outer=(one(direction),), inner=(seen,))
 

@@ -56,10 +56,11 @@ class WiORCBO(Algorithm):
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         inner_lr, adjoint_lr = at_step(self.inner_lr, draws.step), at_step(self.adjoint_lr, draws.step)
 
-        def hypergradient(xi: Tree, rows: Tree, weights: jax.Array | None, visits: Visits) -> tuple[Tree, Tree]:
+        def cotangents(
+            xi: Tree, rows: Tree, represented: oracle.Representations, weights: jax.Array | None, visits: Visits
+        ) -> tuple[Tree, Tree, Tree]:
             xi = jax.tree.map(lambda leaf: leaf[None], xi)
-            inner_point, inner_pullback = oracle.represent(problem.represent, state.x, rows)
-            outer_point, outer_pullback = oracle.represent(problem.represent_outer, state.x, xi)
+            inner_point, outer_point = represented.at(state.x)
 
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
                 zeta = jax.tree.map(lambda leaf: leaf[index], rows)
@@ -69,9 +70,10 @@ class WiORCBO(Algorithm):
                 return descend(y, inner_lr, g_y), descend(u, adjoint_lr, tree.sub(g_yy_u, f_y)), (g_y, g_yy_u)
 
             y, u, seen = visit(update, state.y, tree.zeros_like(state.y), visits, self.radius)
-            f_x = outer_pullback(oracle.conditional_outer_x(problem, outer_point, y, xi))
-            g_xy_u = inner_pullback(oracle.conditional_cross(problem, inner_point, y, u, rows, weights))
-            return tree.sub(f_x, g_xy_u), seen
+            f_x = oracle.conditional_outer_x(problem, outer_point, y, xi)
+            g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, rows, weights)
+            return f_x, g_xy_u, seen
 
-        each, seen = oracle.vmap(hypergradient)(xi.data, sets.rows, full_weights(sets), draws.visits)
-        return outer_step(self, state, draws, each, seen)
+        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        f_x, g_xy_u, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, full_weights(sets), draws.visits)
+        return outer_step(self, state, draws, back(f_x, g_xy_u), seen)

@@ -66,4 +66,4 @@ class WiORCComp(Algorithm):
             return oracle.conditional_map_pullback(problem, state.x, u, rows, weights), seen
 
         each, seen = oracle.vmap(gradient)(xi.data, sets.rows, full_weights(sets), draws.visits)
-        return outer_step(self, state, draws, each, seen)
+        return outer_step(self, state, draws, tree.mean(each), seen)

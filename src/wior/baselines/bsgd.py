@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from wior import oracle
+from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, one
 from wior.algorithms.visit import outer_step
 from wior.problems import ConditionalCompositional
@@ -56,4 +56,4 @@ class BSGD(Algorithm):
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         each, seen = oracle.vmap(gradient)(xi.data, sets.rows, draws.visits)
-        return outer_step(self, state, draws, each, seen)
+        return outer_step(self, state, draws, tree.mean(each), seen)

@@ -46,11 +46,10 @@ def epoch_step(carry: Epochs, j: jax.Array, lr: Any, gradient: Any) -> tuple[Epo
 class InnerProblem:
     """The inner problem of one outer example: its losses at a fixed x, on batches of its own rows."""
 
-    def __init__(self, problem: ConditionalBilevel, x: Tree, xi: Tree, rows: Tree):
+    def __init__(self, problem: ConditionalBilevel, x: Tree, xi: Tree, rows: Tree, represented: oracle.Representations):
         self.problem, self.rows = problem, rows
         self.xi = jax.tree.map(lambda leaf: leaf[None], xi)
-        self.point, self._inner_pullback = oracle.represent(problem.represent, x, rows)
-        self.outer_point, self._outer_pullback = oracle.represent(problem.represent_outer, x, self.xi)
+        self.point, self.outer_point = represented.at(x)
 
     def _at(self, index: jax.Array) -> tuple[Tree, Tree]:
         represented = self.problem.represent is not None
@@ -65,7 +64,7 @@ class InnerProblem:
     ) -> tuple[tuple[Tree, Tree], Tree]:
         """∇_x f and ∇²_xy g u with respect to what the losses see of x, u by a Neumann product; and the products.
 
-        Both are linear in what is pulled back to x, so that estimates are combined before that is done once.
+        Pulling back to x is linear, so that estimates and examples are combined before it is done once.
         """
         f_point, f_y = oracle.conditional_outer(self.problem, self.outer_point, y, self.xi)
 
@@ -78,10 +77,6 @@ class InnerProblem:
         cross = oracle.conditional_cross(self.problem, point, y, u, rows, None)
         represented = self.problem.represent is not None
         return (f_point, oracle.spread(cross, self.point, represented, for_x)), seen
-
-    def pulled_back(self, cotangents: tuple[Tree, Tree]) -> Tree:
-        """The estimate of ∇h(x; ξ) that the cotangents give."""
-        return tree.sub(self._outer_pullback(cotangents[0]), self._inner_pullback(cotangents[1]))
 
 
 def seen_in_visit(g_y: Tree, products: Tree) -> Tree:

@@ -65,8 +65,10 @@ class DLSGD(Algorithm):
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
         length = random_length(draws.key, self.neumann_terms)
 
-        def hypergradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
-            inner, batches = InnerProblem(problem, state.x, xi, rows), visits.examples
+        def cotangents(
+            xi: Tree, rows: Tree, represented: oracle.Representations, visits: Visits
+        ) -> tuple[tuple[Tree, Tree], Tree]:
+            inner, batches = InnerProblem(problem, state.x, xi, rows, represented), visits.examples
 
             def turn(carry: Epochs, item: tuple[jax.Array, jax.Array]) -> tuple[Epochs, Tree]:
                 j, index = item
@@ -79,9 +81,10 @@ class DLSGD(Algorithm):
             start = Epochs(state.y, tree.zeros_like(state.y))
             ended, g_y = oracle.scan(turn, start, (jnp.arange(self.steps), batches[: self.steps]))
             for_u, for_x = batches[self.steps : -1], batches[-1]
-            cotangents, products = inner.cotangents(ended.y, for_u, for_x, scale, length)
-            return inner.pulled_back(cotangents), seen_in_visit(g_y, products)
+            of_xi, products = inner.cotangents(ended.y, for_u, for_x, scale, length)
+            return of_xi, seen_in_visit(g_y, products)
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
-        each, seen = oracle.vmap(hypergradient)(xi.data, sets.rows, draws.visits)
-        return outer_step(self, state, draws, each, seen)
+        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        each, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, draws.visits)
+        return outer_step(self, state, draws, back(*each), seen)

@@ -67,19 +67,21 @@ class RTMLMC(Algorithm):
         for_level, for_length = jax.random.split(draws.key)
         level = 1 + jax.random.choice(for_level, self.levels, p=jnp.asarray(self.probabilities))
         length = random_length(for_length, self.neumann_terms)
-        each, seen = self.estimates(problem, state, draws, level, length)
-        return outer_step(self, state, draws, each, seen)
+        direction, seen = self.estimate(problem, state, draws, level, length)
+        return outer_step(self, state, draws, direction, seen)
 
-    def estimates(
+    def estimate(
         self, problem: ConditionalBilevel, state: State, draws: Draws, level: jax.Array, length: jax.Array
     ) -> tuple[Tree, Tree]:
-        """v for each outer example of the batch at a given level, and what was seen of its inner set."""
+        """v at a given level, the mean over the batch, and what was seen of the inner sets."""
         index, last = draws.outer[0][0], int(epoch_steps(self.levels + 1))
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
         probability = jnp.asarray(self.probabilities)[level - 1]
 
-        def hypergradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
-            inner, batches = InnerProblem(problem, state.x, xi, rows), visits.examples
+        def cotangents(
+            xi: Tree, rows: Tree, represented: oracle.Representations, visits: Visits
+        ) -> tuple[tuple[Tree, Tree], Tree]:
+            inner, batches = InnerProblem(problem, state.x, xi, rows, represented), visits.examples
 
             def turn(j: jax.Array, carry: tuple[Epochs, Tree, Tree]) -> tuple[Epochs, Tree, Tree]:
                 epochs, ends_of, seen = carry
@@ -99,7 +101,9 @@ class RTMLMC(Algorithm):
             lowest, low, high = (jax.tree.map(lambda leaf, i=i: leaf[i], three) for i in range(3))
             combined = tree.axpy(1 / probability, tree.sub(high, low), lowest)
             products = jax.tree.map(lambda leaf: leaf[2], products)
-            return inner.pulled_back(combined), seen_in_visit(g_y, products)
+            return combined, seen_in_visit(g_y, products)
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
-        return oracle.vmap(hypergradient)(xi.data, sets.rows, draws.visits)
+        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        each, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, draws.visits)
+        return back(*each), seen
