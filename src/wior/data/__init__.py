@@ -1,5 +1,29 @@
-"""Data sets, as rows of features and labels."""
+"""Data sets: rows of features and labels, and images in classes for few-shot learning."""
 
-from wior.data.digits import Rows, Split, digits, split
+from wior.data.digits import digits
+from wior.data.few_shot import FewShotParts, ImageClasses, with_rotations
+from wior.data.mini_imagenet import mini_imagenet
+from wior.data.mnist import mnist
+from wior.data.omniglot import omniglot
+from wior.data.rows import Parts, Rows, Split, TrainTest, split
+from wior.data.tabular import covtype, ijcnn1, standardise
+from wior.data.tiny_imagenet_fs import tiny_imagenet_fs
 
-__all__ = ["Rows", "Split", "digits", "split"]
+__all__ = [
+    "FewShotParts",
+    "ImageClasses",
+    "Parts",
+    "Rows",
+    "Split",
+    "TrainTest",
+    "covtype",
+    "digits",
+    "ijcnn1",
+    "mini_imagenet",
+    "mnist",
+    "omniglot",
+    "split",
+    "standardise",
+    "tiny_imagenet_fs",
+    "with_rotations",
+]

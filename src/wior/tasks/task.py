@@ -37,7 +37,9 @@ class Task:
     steps: int
     # the step sizes to try: `outer_lr` for x, `inner_lr` for every other rate of a method
     grid: Mapping[str, tuple[float, ...]]
-    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # data, sizes, seeds: what a report says of the task
+    facts: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # data, sizes, seeds: what a report says of the task
 
     def __post_init__(self) -> None:
         if self.judged_by not in self.measures:

@@ -1,0 +1,212 @@
+"""Choosing ridges by a validation set: one for each feature of a logistic regression, or one for each class of a softmax regression.
+
+    min over x of  mean over validation rows of CE(y_x; row)
+    where y_x minimises  mean over training rows of CE(y; row) + ½ Σ_k exp(x_k) ‖y_k‖²
+
+x has the logarithm of a ridge for each k; y_k is the weight of feature k, or the weights (inputs,) of class k.
+
+Pedregosa, "Hyperparameter optimization with approximate gradient", ICML 2016; the two benchmarks, on ijcnn1 and on covtype, are those of
+Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance reduction algorithms",
+NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from wior.problems import Bilevel
+from wior.tasks.task import Measure, Task
+
+Labelled = tuple[Any, Any]  # features (n, inputs) and integer labels (n,)
+Parts = dict[str, Labelled]
+
+
+def ridge_per_feature(
+    train: Labelled,
+    valid: Labelled,
+    test: Labelled,
+    *,
+    start: float = -3.0,
+    batch_size: int | tuple[int, int] = 64,
+    steps: int = 5000,
+) -> Task:
+    """A logistic regression of labels 0 and 1 with a ridge for each feature, all exp(`start`) at first. Metrics:
+
+    - `test_loss`, `accuracy`: mean cross entropy on the test rows and the share of them that y classifies rightly;
+    - `valid_loss`: the same on the validation rows, the outer objective at the current y.
+
+    `exact_objective` gives h(x), with the inner problem solved.
+    """
+    features = _features(_checked(train, valid, test, 2))
+    return _task(
+        "ridge_per_feature",
+        f"A ridge for each of {features} features of a logistic regression",
+        Bilevel(binary_outer, binary_inner, tuple(valid), tuple(train)),
+        (train, valid, test),
+        jnp.full(features, start, _dtype(train)),
+        jnp.zeros(features, _dtype(train)),
+        (binary_loss, lambda y, rows: rows @ y > 0),
+        {"batch_size": batch_size, "steps": steps},
+        {"outer_lr": (0.1, 0.3, 1.0, 3.0), "inner_lr": (1.0, 3.0)},
+    )
+
+
+def ridge_per_class(
+    train: Labelled,
+    valid: Labelled,
+    test: Labelled,
+    classes: int,
+    *,
+    start: float = -3.0,
+    batch_size: int | tuple[int, int] = 256,
+    steps: int = 5000,
+) -> Task:
+    """A softmax regression of labels 0 … classes − 1 with a ridge for each class. Metrics as of `ridge_per_feature`."""
+    if classes < 2:
+        raise ValueError(f"classes must be at least 2, got {classes!r}")
+    features = _features(_checked(train, valid, test, classes))
+    return _task(
+        "ridge_per_class",
+        f"A ridge for each of {classes} classes of a softmax regression",
+        Bilevel(softmax_outer, softmax_inner, tuple(valid), tuple(train)),
+        (train, valid, test),
+        jnp.full(classes, start, _dtype(train)),
+        jnp.zeros((features, classes), _dtype(train)),
+        (softmax_loss, lambda y, rows: jnp.argmax(rows @ y, -1)),
+        {"batch_size": batch_size, "steps": steps},
+        {"outer_lr": (0.1, 1.0, 3.0), "inner_lr": (0.1, 0.3)},
+    )
+
+
+def exact_objective(problem: Bilevel, x: jax.Array) -> jax.Array:
+    """h(x) of `ridge_per_feature`'s problem on all data, by ten of Newton's steps with the (features, features) Hessian.
+
+    It is differentiated through the last step only, which is exact at the inner solution.
+    """
+
+    def newton(x: jax.Array, y: jax.Array) -> jax.Array:
+        inner = lambda y: problem.inner(x, y, problem.inner_data)
+        return y - jnp.linalg.solve(jax.hessian(inner)(y), jax.grad(inner)(y))
+
+    fixed = lax.stop_gradient(x)
+    y = lax.fori_loop(0, 9, lambda _, y: newton(fixed, y), jnp.zeros_like(fixed))
+    return problem.outer(x, newton(x, y), problem.outer_data)
+
+
+def minimum(objective: Callable[[jax.Array], tuple[Any, jax.Array]], x: jax.Array, steps: int = 400) -> float:
+    """The smallest value that gradient descent with Barzilai and Borwein's lengths finds; `objective` returns value and gradient."""
+    value, gradient = objective(x)
+    best, length = float(value), 1.0
+    for _ in range(steps):
+        moved = x - length * gradient
+        value, after = objective(moved)
+        step, change = moved - x, after - gradient
+        curvature = float(jnp.abs(step @ change))
+        length = min(float(step @ step) / curvature, 1e3) if curvature > 0 else 1.0
+        x, gradient, best = moved, after, min(best, float(value))
+    return best
+
+
+def binary_loss(y: jax.Array, batch: Labelled) -> jax.Array:
+    """Mean cross entropy of σ(row·y)."""
+    score = batch[0] @ y
+    return jnp.mean(jax.nn.softplus(score) - batch[1] * score)
+
+
+def binary_outer(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+    """f on validation rows."""
+    return binary_loss(y, batch)
+
+
+def binary_inner(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+    """g on training rows, with the ridges."""
+    return binary_loss(y, batch) + 0.5 * jnp.sum(jnp.exp(x) * y * y)
+
+
+def softmax_loss(y: jax.Array, batch: Labelled) -> jax.Array:
+    """Mean cross entropy of softmax(row·y)."""
+    logits = jax.nn.log_softmax(batch[0] @ y)
+    return -jnp.mean(jnp.take_along_axis(logits, batch[1][:, None], -1))
+
+
+def softmax_outer(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+    """f on validation rows."""
+    return softmax_loss(y, batch)
+
+
+def softmax_inner(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+    """g on training rows, with the ridges."""
+    return softmax_loss(y, batch) + 0.5 * jnp.sum(jnp.exp(x) * jnp.sum(y * y, 0))
+
+
+def _task(
+    name: str,
+    title: str,
+    problem: Bilevel,
+    parts: tuple[Labelled, Labelled, Labelled],
+    x0: jax.Array,
+    y0: jax.Array,
+    judge: tuple[Callable[..., jax.Array], Callable[..., jax.Array]],
+    length: dict[str, Any],
+    grid: dict[str, tuple[float, ...]],
+) -> Task:
+    loss, predict = judge
+    test = tuple(map(jnp.asarray, parts[2]))
+
+    def metrics(x: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
+        return {
+            "test_loss": loss(y, test),
+            "accuracy": jnp.mean(predict(y, test[0]) == test[1], dtype=y.dtype),
+            "valid_loss": loss(y, problem.outer_data),
+        }
+
+    return Task(
+        name=name,
+        title=title,
+        problem=problem,
+        x0=x0,
+        y0=y0,
+        metrics=metrics,
+        measures={
+            "test_loss": Measure("loss on the test rows"),
+            "accuracy": Measure("accuracy on the test rows", largest=True),
+            "valid_loss": Measure("loss on the validation rows"),
+        },
+        judged_by="valid_loss",
+        grid=grid,
+        facts={
+            **dict(zip(("train", "valid", "test"), (len(labels) for _, labels in parts), strict=True)),
+            "features": np.shape(parts[0][0])[1],
+        },
+        **length,
+    )
+
+
+def _checked(train: Labelled, valid: Labelled, test: Labelled, classes: int) -> Labelled:
+    features = np.shape(train[0])[-1]
+    for name, (rows, labels) in (("train", train), ("valid", valid), ("test", test)):
+        if np.ndim(rows) != 2 or np.shape(rows)[1] != features or np.shape(labels) != np.shape(rows)[:1]:
+            raise ValueError(
+                f"{name} must be features (n, {features}) and labels (n,), got shapes {np.shape(rows)} and {np.shape(labels)}"
+            )
+        found = np.asarray(labels)
+        if not np.issubdtype(found.dtype, np.integer) or not 0 <= found.min() <= found.max() < classes:
+            raise ValueError(
+                f"{name} must have integer labels 0 … {classes - 1}, got dtype {found.dtype} "
+                f"with values from {found.min()} to {found.max()}"
+            )
+    return train
+
+
+def _features(part: Labelled) -> int:
+    return int(np.shape(part[0])[1])
+
+
+def _dtype(part: Labelled) -> Any:
+    return jnp.asarray(part[0]).dtype
