@@ -276,13 +276,24 @@ def compiles(metrics: Metrics | None, x: Tree, y: Tree) -> bool:
 def measurement(metrics: Metrics | None, x: Tree, y: Tree) -> Metrics:
     if metrics is None:
         return lambda x, y: {}
-    return compiled(metrics, False) if compiles(metrics, x, y) else metrics
+    return compiled(metrics, "one") if compiles(metrics, x, y) else metrics
 
 
 @functools.lru_cache(maxsize=8)
-def compiled(metrics: Metrics, many: bool) -> Metrics:
+def compiled(metrics: Metrics, how: str) -> Metrics:
     """The compiled metrics of one run or of many, kept for the next run: `jit` knows a bound method by its object only."""
-    return jax.jit(jax.vmap(metrics) if many else metrics)
+    if jax.tree_util.all_leaves([metrics]):
+        return jax.jit(mapped(metrics, how))
+    # a tree of data that runs are judged on: its arrays are arguments, not constants of the program
+    return functools.partial(jax.jit(lambda metrics, x, y: mapped(metrics, how)(x, y)), metrics)
+
+
+def mapped(metrics: Metrics, how: str) -> Metrics:
+    if how == "one":
+        return metrics
+    if how == "side by side":
+        return jax.vmap(metrics)
+    return lambda x, y: jax.lax.map(lambda point: metrics(*point), (x, y))
 
 
 def open_store(checkpoint: str | Path | Checkpoint | None, describe: Callable[[], dict[str, Any]]) -> Store | None:

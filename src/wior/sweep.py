@@ -66,6 +66,7 @@ def sweep(
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool = False,
+    side_by_side: bool | None = None,
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
@@ -73,7 +74,9 @@ def sweep(
     `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules) make one program each.
 
     `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
-    of which any run diverged is never the best. The other arguments are those of `solve`.
+    of which any run diverged is never the best. `side_by_side` says whether the runs go together through every step or one after
+    another inside the program, and is chosen by the device and the size of y where not given: a network of convolutions is
+    faster one after another. The other arguments are those of `solve`.
     """
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
@@ -101,6 +104,8 @@ def sweep(
     setup = setups[0]
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
+    if side_by_side is None:
+        side_by_side = in_step(setup.y)
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(checkpoint)
 
@@ -113,7 +118,7 @@ def sweep(
         )
         same = [algorithms[i] for i in members]
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading)))
+        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side)))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -169,6 +174,7 @@ def _run_together(
     checkpoint: Checkpoint | None,
     progress: bool,
     heading: str,
+    side_by_side: bool,
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
@@ -177,14 +183,14 @@ def _run_together(
     keys = jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each)
     begin = functools.partial(blocks.begin, setup.plan, setup.problem)
     # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
-    side_by_side = in_step(setup.y) and not setup.algorithm.cost_varies
+    together = side_by_side and not setup.algorithm.cost_varies
     program = loop.Program(
         plan=setup.plan,
         begin=lambda: jax.vmap(lambda algorithm, keys: begin(algorithm, keys, setup.x, setup.y))(stacked, keys),
         advance=lambda carry, start, count: blocks.blocks(
-            setup.plan, side_by_side, setup.problem, stacked, carry, keys, start, count
+            setup.plan, together, setup.problem, stacked, carry, keys, start, count
         ),
-        measure=_measure_all(metrics, setup, len(repeated)),
+        measure=_measure_all(metrics, setup, len(repeated), side_by_side),
         measure_compiles=compiles(metrics, setup.x, setup.y),
         metric_names=setup.metric_names,
         runs=(len(repeated),),
@@ -204,11 +210,13 @@ def _run_together(
             store.close()
 
 
-def _measure_all(metrics: Metrics | None, setup: Setup, runs: int) -> Callable[[blocks.Carry], dict[str, Any]]:
+def _measure_all(
+    metrics: Metrics | None, setup: Setup, runs: int, side_by_side: bool
+) -> Callable[[blocks.Carry], dict[str, Any]]:
     if metrics is None:
         return lambda carry: {}
     if compiles(metrics, setup.x, setup.y):
-        mapped: Any = compiled(metrics, True)
+        mapped: Any = compiled(metrics, "side by side" if side_by_side else "one after another")
         return lambda carry: mapped(carry.state.x, carry.state.y)
 
     def one_by_one(carry: blocks.Carry) -> dict[str, Any]:

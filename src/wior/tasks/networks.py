@@ -37,3 +37,73 @@ def mlp(params: Sequence[Layer], inputs: jax.Array) -> jax.Array:
     for layer in params[:-1]:
         hidden = jax.nn.relu(hidden @ layer.weights + layer.bias)
     return hidden @ params[-1].weights + params[-1].bias
+
+
+class Convolution(NamedTuple):
+    """A 3 × 3 convolution, then scale and shift of each normalised channel."""
+
+    kernel: jax.Array  # (3, 3, channels in, channels out)
+    scale: jax.Array
+    shift: jax.Array
+
+
+def convolutions_init(key: jax.Array, channels: int, filters: int, layers: int = 4) -> tuple[Convolution, ...]:
+    """`layers` convolutions with as many filters each: normal kernels of variance 2 / inputs (He), scales of 1, shifts of 0."""
+    made = []
+    for own, wide in zip(jax.random.split(key, layers), (channels, *(filters,) * (layers - 1)), strict=True):
+        kernel = jax.random.normal(own, (3, 3, wide, filters)) * (2 / (9 * wide)) ** 0.5
+        made.append(Convolution(kernel, jnp.ones(filters), jnp.zeros(filters)))
+    return tuple(made)
+
+
+def convolutions(params: Sequence[Convolution], images: jax.Array, strided: bool) -> jax.Array:
+    """Features (rows, ...) of images (rows, height, width, channels), each layer halving height and width.
+
+    Layers are convolution, normalisation, rectifier, as in Finn, Abbeel, Levine (ICML 2017): `strided` convolutions and a mean over what
+    is left of the image for Omniglot, else maximum over 2 × 2 pixels and all of what is left. An image is normalised by itself, over
+    its pixels and channels, where they use the statistics of a batch: the features of an example must not depend on its company.
+    """
+    hidden = images
+    for layer in params:
+        hidden = convolve(hidden, layer.kernel, 2 if strided else 1)
+        hidden = jax.nn.relu(_normalised(hidden) * layer.scale + layer.shift)
+        if not strided:
+            hidden = _halved(hidden)
+    return hidden.mean((1, 2)) if strided else hidden.reshape(len(hidden), -1)
+
+
+def convolve(images: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """Images (rows, height, width, channels) convolved with a 3 × 3 kernel, edges padded with zeros."""
+    if jax.default_backend() != "cpu":
+        return jax.lax.conv_general_dilated(
+            images, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+    # XLA's convolutions on a CPU are some ten times slower inside a loop than outside; a matrix product is not
+    return _patches(images, stride) @ kernel.reshape(-1, kernel.shape[-1])
+
+
+def _patches(images: jax.Array, stride: int) -> jax.Array:
+    """The 3 × 3 neighbours of every pixel in reach of the stride, as channels."""
+    sizes = images.shape[1:3]
+    places = [-(-size // stride) for size in sizes]
+    missing = [max((place - 1) * stride + 3 - size, 0) for place, size in zip(places, sizes, strict=True)]
+    padded = jnp.pad(images, ((0, 0), *((m // 2, m - m // 2) for m in missing), (0, 0)))
+    last = [(place - 1) * stride + 1 for place in places]
+    shifted = [
+        padded[:, down : down + last[0] : stride, right : right + last[1] : stride]
+        for down in range(3)
+        for right in range(3)
+    ]
+    return jnp.concatenate(shifted, -1)
+
+
+def _normalised(hidden: jax.Array) -> jax.Array:
+    centred = hidden - hidden.mean((1, 2, 3), keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, (1, 2, 3), keepdims=True) + 1e-5)
+
+
+def _halved(hidden: jax.Array) -> jax.Array:
+    """The maximum over 2 × 2 pixels; an odd last row or column is left out."""
+    rows, height, width, channels = hidden.shape
+    even = hidden[:, : height // 2 * 2, : width // 2 * 2]
+    return even.reshape(rows, height // 2, 2, width // 2, 2, channels).max((2, 4))

@@ -1,0 +1,228 @@
+"""Hyper-representation: a backbone x such that a linear classifier y is learned quickly from few examples.
+
+    min over x of  mean over tasks of CE(features(x, query images), y_x; labels)
+    where y_x minimises  CE(features(x, support images), y; labels) over the support set of the task
+
+A task has `ways` classes drawn at random, and of each class `shots` images to learn from and `queries` others to judge by. Tasks are
+tables of places in one array of images: no image is stored twice, and a step gathers the images of its own tasks.
+
+Li, Huang, NeurIPS 2024, appendix A. The cross entropy of a linear classifier is convex, not strongly: as there, y takes a fixed
+number of gradient steps from zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior import tree
+from wior.problems import ConditionalBilevel
+from wior.tasks.networks import Convolution, Layer, convolutions, convolutions_init
+from wior.tasks.task import Measure, Task
+
+Tree = Any
+
+QUERIES = 15
+INNER_STEPS = 4
+
+
+class Shots(NamedTuple):
+    """Images by their places in the array, and their labels within a task: (..., rows)."""
+
+    places: Any
+    labels: Any
+
+
+class Episodes(NamedTuple):
+    """Few-shot tasks: support sets (tasks, ways · shots) and query sets (tasks, ways · queries)."""
+
+    support: Shots
+    query: Shots
+
+
+def draw_episodes(
+    rng: np.random.Generator, classes: int, per_class: int, ways: int, shots: int, queries: int, tasks: int
+) -> Episodes:
+    """Tasks over images (classes, per_class) in one array: different classes, and different images of each, at random."""
+    if classes < ways:
+        raise ValueError(f"ways must be at most the {classes} classes there are, got {ways}")
+    if per_class < shots + queries:
+        raise ValueError(f"shots + queries must be at most the {per_class} images of a class, got {shots} + {queries}")
+    chosen = np.stack([rng.permutation(classes)[:ways] for _ in range(tasks)])  # (tasks, ways)
+    images = rng.random((tasks, ways, per_class)).argsort(-1)[..., : shots + queries]
+    places = chosen[..., None] * per_class + images
+    labels = np.broadcast_to(np.arange(ways)[:, None], places.shape)
+
+    def part(of: slice) -> Shots:
+        return Shots(*(table[..., of].reshape(tasks, -1).astype(np.int32) for table in (places, labels)))
+
+    return Episodes(part(slice(shots)), part(slice(shots, None)))
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["images"], meta_fields=["strided", "length"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class Backbone:
+    """Features of the images that a batch points to: (..., features) for places (...)."""
+
+    images: jax.Array  # (images, height, width, channels) of uint8
+    strided: bool
+    length: float | None  # of every feature vector; as it comes where None
+
+    def __call__(self, x: Sequence[Convolution], rows: Shots) -> jax.Array:
+        pixels = self.images[rows.places.reshape(-1)].astype(x[0].kernel.dtype) / 255
+        features = convolutions(x, pixels, self.strided)
+        if self.length is not None:
+            features *= self.length * jax.lax.rsqrt(jnp.sum(features**2, -1, keepdims=True) + 1e-6)
+        return features.reshape(*rows.places.shape, -1)
+
+
+def classifier_loss(features: jax.Array, y: Layer, rows: Shots) -> jax.Array:
+    """f and g: mean cross entropy of the linear classifier y on features (..., features)."""
+    return jnp.mean(_cross_entropy(features @ y.weights + y.bias, rows.labels))
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["valid_backbone", "test_backbone", "valid", "test"],
+    meta_fields=["inner_lr", "inner_steps"],
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class FewShotMetrics:
+    """How well a classifier learned on the features does on held-out classes, after `inner_steps` steps on the support set."""
+
+    valid_backbone: Backbone
+    test_backbone: Backbone
+    valid: Episodes
+    test: Episodes
+    inner_lr: float
+    inner_steps: int
+
+    def __call__(self, x: Tree, y: Layer) -> dict[str, jax.Array]:
+        """`valid_accuracy` and `valid_loss` on classes to choose by, `accuracy` and `loss` on classes to report."""
+        valid_loss, valid_accuracy = self._judge(self.valid_backbone, self.valid, x, y)
+        loss, accuracy = self._judge(self.test_backbone, self.test, x, y)
+        return {
+            "accuracy": accuracy,
+            "loss": loss,
+            "valid_accuracy": valid_accuracy,
+            "valid_loss": valid_loss,
+        }
+
+    def _judge(self, backbone: Backbone, episodes: Episodes, x: Tree, y0: Layer) -> tuple[jax.Array, jax.Array]:
+        def one(episode: Episodes) -> tuple[jax.Array, jax.Array]:
+            features = backbone(x, episode.support)
+            step = lambda _, y: tree.axpy(-self.inner_lr, jax.grad(classifier_loss, 1)(features, y, episode.support), y)
+            y = jax.lax.fori_loop(0, self.inner_steps, step, y0)
+            logits = backbone(x, episode.query) @ y.weights + y.bias
+            hits = jnp.mean(jnp.argmax(logits, -1) == episode.query.labels)
+            return jnp.mean(_cross_entropy(logits, episode.query.labels)), hits
+
+        # some tasks at a time, since the features of all would not fit on a small machine
+        losses, hits = jax.lax.map(one, episodes, batch_size=min(32, len(episodes.support.places)))
+        return jnp.mean(losses), jnp.mean(hits)
+
+
+def hyper_representation(
+    train: np.ndarray,
+    valid: np.ndarray,
+    test: np.ndarray,
+    *,
+    name: str,
+    ways: int,
+    shots: int,
+    inner_lr: float,
+    outer_lr: Sequence[float],
+    queries: int = QUERIES,
+    inner_steps: int = INNER_STEPS,
+    filters: int = 64,
+    strided: bool = True,
+    bounded: bool = True,
+    tasks: int = 4000,
+    held_out_tasks: int = 200,
+    batch: int = 16,
+    steps: int = 2000,
+    seed: int = 0,
+) -> Task:
+    """The task on images (classes, per_class, height, width, channels) of uint8, in three parts with classes of their own.
+
+    An inner step uses as many images as the support set has: an order without replacement sees each once. `bounded` features
+    have the length at which `inner_lr` is 1/L for the L-smoothness ½(‖feature‖² + 1) of the cross entropy, whatever x: longer ones
+    make the linear systems of the hyper-gradient diverge.
+    """
+    rng = np.random.default_rng(seed)
+    parts = {"train": train, "valid": valid, "test": test}
+    for part, images in parts.items():
+        if images.ndim != 5 or images.dtype != np.uint8 or images.shape[2:] != train.shape[2:]:
+            raise ValueError(
+                f"{part} must be images (classes, per_class, height, width, channels) of uint8, of one size in all parts; "
+                f"got {images.dtype} {images.shape}"
+            )
+    counts = {"train": tasks, "valid": held_out_tasks, "test": held_out_tasks}
+    episodes = {
+        part: draw_episodes(rng, images.shape[0], images.shape[1], ways, shots, queries, counts[part])
+        for part, images in parts.items()
+    }
+    length = (2 / inner_lr - 1) ** 0.5 if bounded else None
+    backbones = {
+        part: Backbone(jnp.asarray(images.reshape(-1, *images.shape[2:])), strided, length)
+        for part, images in parts.items()
+    }
+    backbone = backbones["train"]
+    problem = ConditionalBilevel(
+        classifier_loss,
+        classifier_loss,
+        episodes["train"].query,
+        episodes["train"].support,
+        represent=backbone,
+        represent_outer=backbone,
+    )
+    x0 = convolutions_init(jax.random.key(seed), train.shape[-1], filters)
+    (features,) = jax.eval_shape(backbone, x0, Shots(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32))).shape[1:]
+    held_out = {part: jax.tree.map(jnp.asarray, episodes[part]) for part in ("valid", "test")}
+    metrics = FewShotMetrics(
+        backbones["valid"], backbones["test"], **held_out, inner_lr=inner_lr, inner_steps=inner_steps
+    )
+    return Task(
+        name=name,
+        title=f"{ways}-way {shots}-shot",
+        problem=problem,
+        x0=x0,
+        y0=Layer(jnp.zeros((features, ways)), jnp.zeros(ways)),
+        metrics=metrics,
+        measures={
+            "accuracy": Measure("accuracy on held-out classes", largest=True),
+            "loss": Measure("loss on held-out classes", log=True),
+            "valid_accuracy": Measure("accuracy on validation classes", largest=True),
+            "valid_loss": Measure("loss on validation classes", log=True),
+        },
+        judged_by="valid_accuracy",
+        batch_size=(batch, ways * shots),
+        steps=steps,
+        grid={"outer_lr": tuple(outer_lr), "inner_lr": (inner_lr,)},
+        facts={
+            "ways": ways,
+            "shots": shots,
+            "queries": queries,
+            "classes": {part: len(images) for part, images in parts.items()},
+            "image": list(train.shape[2:]),
+            "tasks": counts,
+            "filters": filters,
+            "features": int(features),
+            "halving": "strides of 2, mean of what is left" if strided else "maximum over 2 × 2 pixels",
+            "normalisation": "each image by itself, over pixels and channels",
+            "feature_length": length,
+            "inner_steps": inner_steps,
+            "seed": seed,
+        },
+    )
+
+
+def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    log_probabilities = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(log_probabilities, labels[..., None], -1)[..., 0]
