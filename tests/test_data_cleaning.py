@@ -69,7 +69,7 @@ def test_which_rows_are_wrong_depends_on_the_seed_alone():
     [
         ({"rate": 1.2}, "rate must lie between 0 and 1, got 1.2"),
         ({"rate": float("nan")}, "rate must lie between"),
-        ({"noise": "flip"}, "noise must be one of uniform, pairs, got 'flip'"),
+        ({"noise": "flip"}, "noise must be one of uniform, pairs, redrawn, got 'flip'"),
         ({"classes": 3}, r"labels must lie in 0 … 2"),
         ({"labels": np.zeros(4)}, "labels must be one axis of integers, got dtype float64"),
     ],

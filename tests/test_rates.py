@@ -10,15 +10,13 @@ The third power needs examples whose second derivatives agree. Where they do not
 reshuffling has a bias of its own, of the second power as well; it is the smaller one, and the last test measures that.
 """
 
-import dataclasses
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import wior
 from wior.orders import FlipFlop, Herding, Independent, RandomReshuffling, ShuffleOnce
-from wior.tasks.quadratic import quadratic
+from wior.tasks.quadratic import quadratic, with_shared_hessians
 
 HALVINGS = 0.04 * 0.5 ** np.arange(6)
 SEEDS = 64
@@ -26,13 +24,7 @@ SEEDS = 64
 
 def task_with(same_hessians):
     task = quadratic(p=3, d=4, m=6, n=8, noise=1.0, seed=1)
-    if not same_hessians:
-        return task
-    everywhere = lambda rows: jnp.broadcast_to(jnp.mean(rows, 0), rows.shape)
-    f, g = task.problem.outer_data, task.problem.inner_data
-    f = f._replace(C=everywhere(f.C), D=everywhere(f.D), E=everywhere(f.E))
-    g = g._replace(A=everywhere(g.A), B=everywhere(g.B))
-    return dataclasses.replace(task, problem=wior.Bilevel(task.problem.outer, task.problem.inner, f, g))
+    return with_shared_hessians(task) if same_hessians else task
 
 
 def final_errors(order, same_hessians=True):

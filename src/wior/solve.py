@@ -17,7 +17,7 @@ from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_func
 from wior.fixed_batches import InFixedBatches
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
-from wior.progress import bar
+from wior.progress import Report, bar
 
 Tree = Any
 Metrics = Callable[[Tree, Tree], dict[str, Any]]
@@ -55,7 +55,7 @@ def solve(
     metrics: Metrics | None = None,
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: bool = False,
+    progress: bool | Report = False,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
@@ -66,6 +66,8 @@ def solve(
     `metrics(x, y)` returns a dictionary of numbers and is evaluated at the start, every `record_every` steps (a hundredth of the run where not
     given) and at the end. `result.history` holds them as arrays, after `step`, `outer_passes`, `inner_passes`, `seconds` and the
     counted calls: gradients of f and g, Jacobian and Hessian products in examples, and backward passes.
+
+    `progress` shows a bar, or is a function `report(step, latest)` that is told in its place.
 
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
     """

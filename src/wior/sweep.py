@@ -18,7 +18,7 @@ from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, describe_algorithm
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
-from wior.progress import bar
+from wior.progress import Report, bar
 from wior.solve import Metrics, Orders, Setup, compiled, compiles, open_store, prepare, run_key, title
 
 Tree = Any
@@ -54,7 +54,7 @@ def sweep(
     x0: Tree,
     y0: Tree,
     *,
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
     seeds: int | Sequence[int] = 5,
     best_by: str | None = None,
     largest: bool = False,
@@ -65,12 +65,13 @@ def sweep(
     metrics: Metrics | None = None,
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: bool = False,
+    progress: bool | Report = False,
     side_by_side: bool | None = None,
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
-    `grid` maps names of hyper-parameters to the values to try, in place of the algorithm's own. Numbers and seeds are one
+    `grid` maps names of hyper-parameters to the values to try, in place of the algorithm's own; or it is a list of settings, for
+    combinations that are not a product. Numbers and seeds are one
     `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules) make one program each.
 
     `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
@@ -143,16 +144,25 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return chosen
 
 
-def grid_settings(algorithm: Algorithm, grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def grid_settings(
+    algorithm: Algorithm, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """All combinations of the values of a grid, each checked by the algorithm itself."""
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be one of wior's algorithms, got {algorithm!r}")
     names = [field.name for field in dataclasses.fields(algorithm)]
-    for name, values in grid.items():
+    listed = None if isinstance(grid, Mapping) else [dict(setting) for setting in grid]
+    if listed is not None and not (listed and all(setting.keys() == listed[0].keys() for setting in listed)):
+        raise ValueError(f"grid, as a list, must be at least one setting, all of the same names; got {grid!r}")
+    for name in grid if listed is None else listed[0]:
         if name not in names:
             raise ValueError(
                 f"grid names {name!r}, which {type(algorithm).__name__} does not have; it has {', '.join(names)}"
             )
+    if listed is not None:
+        return listed
+    assert isinstance(grid, Mapping)
+    for name, values in grid.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) == 0:
             raise ValueError(f"grid[{name!r}] must be a list of at least one value, got {values!r}")
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -172,7 +182,7 @@ def _run_together(
     seeds: list[int],
     metrics: Metrics | None,
     checkpoint: Checkpoint | None,
-    progress: bool,
+    progress: bool | Report,
     heading: str,
     side_by_side: bool,
 ) -> loop.Finished:

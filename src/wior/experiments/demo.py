@@ -12,8 +12,6 @@ import csv
 import itertools
 import json
 import math
-import shutil
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +26,7 @@ from rich.table import Table
 import wior
 from wior.algorithms.algorithm import Algorithm
 from wior.data import digits
+from wior.experiments.folders import whole_folder
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.tasks import DataCleaning, data_cleaning
 
@@ -84,7 +83,7 @@ def demo(
     """Runs the comparison, saves plot, curves and summary in the folder `out`, and returns the summary."""
     if not 0 < round(rate * TRAIN_ROWS) < TRAIN_ROWS:
         raise ValueError(f"rate must leave some of {TRAIN_ROWS} labels right and make some wrong, got {rate!r}")
-    with whole_folder(out) as folder:
+    with whole_folder(out, is_a_demo) as folder:
         rows = digits(DATA_SEED, TRAIN_ROWS, CLEAN_ROWS)
         task = data_cleaning(*rows, sizes=NETWORK, rate=rate, noise=noise, l2=L2, seed=DATA_SEED)
         steps = QUICK_STEPS if quick else STEPS
@@ -299,52 +298,10 @@ def zoom(outcomes: list[Outcome]) -> tuple[float, float]:
     return max(0.0, float(settled.min()) - 0.01), min(1.0, float(settled.max()) + 0.01)
 
 
-@contextlib.contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yields a folder to write in that becomes `path` when all is written and disappears when something fails.
-
-    An earlier demo's folder is replaced and any other one refused, before the work begins and again at its end.
-    """
-    path = path.expanduser().resolve()
-    refuse_what_is_not_ours(path)
-    staged, old = (path.with_name(f".{path.name}-{kind}-{uuid.uuid4().hex[:8]}") for kind in ("new", "old"))
+def is_a_demo(path: Path) -> bool:
+    """Whether a folder is that of an earlier demo, with nothing of the user's added to it."""
     try:
-        staged.mkdir(parents=True)
-    except OSError as error:
-        raise OSError(f"{path} cannot be made: {error.strerror}") from error
-    try:
-        yield staged
-        refuse_what_is_not_ours(path)
-        if path.exists():
-            path.rename(old)
-        try:
-            staged.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def refuse_what_is_not_ours(path: Path) -> None:
-    """Raises `FileExistsError` where something other than an earlier demo would be lost."""
-    if path == Path.cwd():
-        raise FileExistsError(f"{path} is the current folder; give another one for the output")
-    if not path.exists():
-        return
-    if not path.is_dir():
-        raise FileExistsError(f"{path} is a file; give a folder for the output")
-    found = {entry.name for entry in path.iterdir()}
-    if found and not (found <= {SUMMARY, CURVES, PLOT} and made_by_demo(path / SUMMARY)):
-        raise FileExistsError(
-            f"{path} holds something other than an earlier demo and was left as it is; give another folder"
-        )
-
-
-def made_by_demo(summary: Path) -> bool:
-    try:
-        return bool(json.loads(summary.read_text())["made_by"] == MADE_BY)
+        made_by = json.loads((path / SUMMARY).read_text())["made_by"]
     except (OSError, ValueError, TypeError, KeyError):
         return False
+    return bool(made_by == MADE_BY) and {entry.name for entry in path.iterdir()} <= {SUMMARY, CURVES, PLOT}

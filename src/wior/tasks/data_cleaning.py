@@ -6,12 +6,13 @@
 x has one logit for each training row and σ(x_i) is that row's weight; y is a network. Labels are corrupted once, when the
 task is made, and the record of which ones is kept for the metrics. No loss ever sees it.
 
-Li, Huang, NeurIPS 2024, appendix A. The paper's weights are x itself; a sigmoid keeps them between 0 and 1.
+Li, Huang, NeurIPS 2024, appendix A. The paper's weights are x itself; a sigmoid keeps them between 0 and 1, as does clipping.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ from wior.tasks.networks import Layer, mlp, mlp_init
 Tree = Any
 Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
 
-NOISES = ("uniform", "pairs")
+NOISES = ("uniform", "pairs", "redrawn")
+WEIGHTS = ("sigmoid", "clipped")
 
 
 class Corrupted(NamedTuple):
@@ -39,8 +41,8 @@ class Corrupted(NamedTuple):
 def corrupt(labels: Any, rate: float, classes: int, noise: str = "uniform", seed: int = 0) -> Corrupted:
     """Replaces round(rate · n) of the labels, chosen at random, by others.
 
-    `uniform` draws the new label from the other classes, `pairs` turns class c into c + 1 and the last into 0. A new label always
-    differs from the true one, so the record is exact: no label that was redrawn came out right.
+    `uniform` draws the new label from the other classes, `pairs` turns class c into c + 1 and the last into 0: a new label always
+    differs from the true one. `redrawn` draws it from all classes; one that comes out right is recorded as right.
     """
     labels = np.asarray(labels)
     if noise not in NOISES:
@@ -55,8 +57,10 @@ def corrupt(labels: Any, rate: float, classes: int, noise: str = "uniform", seed
     chosen = random.permutation(len(labels))[: round(rate * len(labels))]
     wrong = np.zeros(len(labels), bool)
     wrong[chosen] = True
-    shift = random.integers(1, classes, len(labels)) if noise == "uniform" else 1
-    return Corrupted(np.where(wrong, (labels + shift) % classes, labels).astype(labels.dtype), wrong)
+    shift = 1 if noise == "pairs" else random.integers(noise == "uniform", classes, len(labels))
+    return Corrupted(
+        np.where(wrong, (labels + shift) % classes, labels).astype(labels.dtype), wrong & (shift % classes != 0)
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,32 +68,47 @@ class DataCleaning:
     """The problem, where to start, the record of the corruption, and how to judge a solution."""
 
     problem: Bilevel
-    x0: PerExample  # logits of zero: every weight is ½, nothing is decided
+    x0: PerExample  # every weight is ½, nothing is decided
     sizes: tuple[int, ...]  # of the network
     wrong: np.ndarray  # (n,) of bool: which training labels were corrupted
     test: Labelled
+    metrics: CleaningMetrics
 
     def y0(self, seed: int = 0) -> tuple[Layer, ...]:
         """A network to start from."""
         return mlp_init(jax.random.key(seed), self.sizes, self.x0.rows.dtype)
 
-    def metrics(self, x: PerExample, y: Tree) -> dict[str, jax.Array]:
-        """How good the weights and the network are.
 
-        - `clean_loss`: mean cross entropy on all clean rows, the outer objective at y;
-        - `f1`: of the rows kept as clean. Positive means kept: weight > ½. A kept row is right where its label was not corrupted;
-          a corrupted label always differs from the true one;
-        - `auroc`: of the weight as a score for "this label is right", ties counted half; NaN where no label or every label is wrong;
-        - `accuracy`: of the network on the test rows.
-        """
-        weights, right = jax.nn.sigmoid(x.rows), jnp.asarray(~self.wrong)
-        features, labels = (jnp.asarray(part) for part in self.test)
-        return {
-            "clean_loss": clean_loss(None, y, self.problem.outer_data),
-            "f1": f1(weights > 0.5, right),
-            "auroc": auroc(weights, right),
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["clean", "right", "test", "held_out"], meta_fields=["weights"]
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class CleaningMetrics:
+    """How good the weights and the network are.
+
+    - `clean_loss`: mean cross entropy on all clean rows, the outer objective at y;
+    - `f1`: of the rows kept as clean. Positive means kept: weight > ½. A kept row is right where its label is the true one;
+    - `auroc`: of the weight as a score for "this label is right", ties counted half; NaN where no label or every label is wrong;
+    - `accuracy`: of the network on the test rows;
+    - `held_out_loss`: mean cross entropy on rows that nothing was learned from, where there are such.
+    """
+
+    clean: Labelled
+    right: jax.Array
+    test: Labelled
+    held_out: Labelled | None
+    weights: str
+
+    def __call__(self, x: PerExample, y: Tree) -> dict[str, jax.Array]:
+        weights = weight(x.rows, self.weights)
+        features, labels = self.test
+        found = {
+            "clean_loss": clean_loss(None, y, self.clean),
+            "f1": f1(weights > 0.5, self.right),
+            "auroc": auroc(weights, self.right),
             "accuracy": jnp.mean(jnp.argmax(mlp(y, features), -1) == labels),
         }
+        return found if self.held_out is None else {**found, "held_out_loss": clean_loss(None, y, self.held_out)}
 
 
 def data_cleaning(
@@ -102,13 +121,18 @@ def data_cleaning(
     noise: str = "uniform",
     l2: float = 1e-3,
     seed: int = 0,
+    held_out: Labelled | None = None,
+    weights: str = "sigmoid",
 ) -> DataCleaning:
     """The task on given data: `train` with correct labels, of which a share `rate` is corrupted here, once, by `seed`.
 
     Each part is a pair of features (n, inputs) and integer labels (n,). `sizes` are the widths of the network, from the
-    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss.
+    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss. `weights` are σ(x), or x clipped to
+    [0, 1]. `held_out` rows, if given, are for choosing between runs.
     """
-    parts = {"train": train, "clean": clean, "test": test}
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
+    parts = {"train": train, "clean": clean, "test": test} | ({} if held_out is None else {"held_out": held_out})
     for name, (features, labels) in parts.items():
         if np.ndim(features) != 2 or np.shape(features)[1] != sizes[0] or np.shape(labels) != np.shape(features)[:1]:
             raise ValueError(
@@ -117,13 +141,24 @@ def data_cleaning(
             )
     features, labels = train
     given = corrupt(labels, rate, sizes[-1], noise, seed)
+    problem = Bilevel(clean_loss, WeightedLoss(l2, weights), tuple(clean), (features, given.labels))
+    on_device = lambda part: (jnp.asarray(part[0]), jnp.asarray(part[1]))
+    start = 0.0 if weights == "sigmoid" else 0.5
     return DataCleaning(
-        problem=Bilevel(clean_loss, WeightedLoss(l2), tuple(clean), (features, given.labels)),
-        x0=PerExample(jnp.zeros(len(given.labels), jnp.asarray(features).dtype)),
+        problem=problem,
+        x0=PerExample(jnp.full(len(given.labels), start, jnp.asarray(features).dtype)),
         sizes=tuple(sizes),
         wrong=given.wrong,
         test=tuple(test),
+        metrics=CleaningMetrics(
+            problem.outer_data, jnp.asarray(~given.wrong), on_device(test), held_out and on_device(held_out), weights
+        ),
     )
+
+
+def weight(x: jax.Array, weights: str) -> jax.Array:
+    """The weights of rows in the inner loss."""
+    return jax.nn.sigmoid(x) if weights == "sigmoid" else jnp.clip(x, 0, 1)
 
 
 def clean_loss(x: Tree, y: Tree, batch: Labelled) -> jax.Array:
@@ -136,10 +171,11 @@ class WeightedLoss:
     """g: mean of weight · cross entropy on training rows, and the penalty. Equal coefficients are one compiled program."""
 
     l2: float
+    weights: str = "sigmoid"
 
     def __call__(self, x: jax.Array, y: Tree, batch: Labelled) -> jax.Array:
         penalty = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(y))
-        return jnp.mean(jax.nn.sigmoid(x) * cross_entropy(y, batch)) + self.l2 / 2 * penalty
+        return jnp.mean(weight(x, self.weights) * cross_entropy(y, batch)) + self.l2 / 2 * penalty
 
 
 def cross_entropy(y: Tree, batch: Labelled) -> jax.Array:

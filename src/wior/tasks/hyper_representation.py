@@ -89,43 +89,39 @@ def classifier_loss(features: jax.Array, y: Layer, rows: Shots) -> jax.Array:
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["valid_backbone", "test_backbone", "valid", "test"],
+    data_fields=["backbone", "episodes"],
     meta_fields=["inner_lr", "inner_steps"],
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class FewShotMetrics:
     """How well a classifier learned on the features does on held-out classes, after `inner_steps` steps on the support set."""
 
-    valid_backbone: Backbone
-    test_backbone: Backbone
-    valid: Episodes
-    test: Episodes
+    backbone: Backbone
+    episodes: Episodes  # half of them of classes to choose by, then as many of classes to report
     inner_lr: float
     inner_steps: int
 
     def __call__(self, x: Tree, y: Layer) -> dict[str, jax.Array]:
         """`valid_accuracy` and `valid_loss` on classes to choose by, `accuracy` and `loss` on classes to report."""
-        valid_loss, valid_accuracy = self._judge(self.valid_backbone, self.valid, x, y)
-        loss, accuracy = self._judge(self.test_backbone, self.test, x, y)
-        return {
-            "accuracy": accuracy,
-            "loss": loss,
-            "valid_accuracy": valid_accuracy,
-            "valid_loss": valid_loss,
-        }
-
-    def _judge(self, backbone: Backbone, episodes: Episodes, x: Tree, y0: Layer) -> tuple[jax.Array, jax.Array]:
-        def one(episode: Episodes) -> tuple[jax.Array, jax.Array]:
-            features = backbone(x, episode.support)
-            step = lambda _, y: tree.axpy(-self.inner_lr, jax.grad(classifier_loss, 1)(features, y, episode.support), y)
-            y = jax.lax.fori_loop(0, self.inner_steps, step, y0)
-            logits = backbone(x, episode.query) @ y.weights + y.bias
-            hits = jnp.mean(jnp.argmax(logits, -1) == episode.query.labels)
-            return jnp.mean(_cross_entropy(logits, episode.query.labels)), hits
-
+        tasks = len(self.episodes.support.places)
         # some tasks at a time, since the features of all would not fit on a small machine
-        losses, hits = jax.lax.map(one, episodes, batch_size=min(32, len(episodes.support.places)))
-        return jnp.mean(losses), jnp.mean(hits)
+        at_once = max(size for size in range(1, 33) if tasks % size == 0)
+        losses, hits = jax.lax.map(functools.partial(self._judge, x, y), self.episodes, batch_size=at_once)
+        (valid_loss, loss), (valid_accuracy, accuracy) = (jnp.mean(each.reshape(2, -1), 1) for each in (losses, hits))
+        return {"accuracy": accuracy, "loss": loss, "valid_accuracy": valid_accuracy, "valid_loss": valid_loss}
+
+    def _judge(self, x: Tree, y0: Layer, episode: Episodes) -> tuple[jax.Array, jax.Array]:
+        support, query = episode
+        # one pass for both sets: every call of the network is compiled by itself
+        both = self.backbone(x, jax.tree.map(lambda *parts: jnp.concatenate(parts), support, query))
+        features, others = jnp.split(both, [len(support.places)])
+
+        def step(_: Any, y: Layer) -> Layer:
+            return tree.axpy(-self.inner_lr, jax.grad(classifier_loss, 1)(features, y, support), y)
+
+        y = jax.lax.fori_loop(0, self.inner_steps, step, y0)
+        logits = others @ y.weights + y.bias
+        return jnp.mean(_cross_entropy(logits, query.labels)), jnp.mean(jnp.argmax(logits, -1) == query.labels)
 
 
 def hyper_representation(
@@ -138,11 +134,12 @@ def hyper_representation(
     shots: int,
     inner_lr: float,
     outer_lr: Sequence[float],
+    adjoint_lr: Sequence[float],
     queries: int = QUERIES,
     inner_steps: int = INNER_STEPS,
     filters: int = 64,
     strided: bool = True,
-    bounded: bool = True,
+    length: float | None = 4.0,
     tasks: int = 4000,
     held_out_tasks: int = 200,
     batch: int = 16,
@@ -151,9 +148,8 @@ def hyper_representation(
 ) -> Task:
     """The task on images (classes, per_class, height, width, channels) of uint8, in three parts with classes of their own.
 
-    An inner step uses as many images as the support set has: an order without replacement sees each once. `bounded` features
-    have the length at which `inner_lr` is 1/L for the L-smoothness ½(‖feature‖² + 1) of the cross entropy, whatever x: longer ones
-    make the linear systems of the hyper-gradient diverge.
+    An inner step uses as many images as the support set has: an order without replacement sees each once. The features have a fixed
+    `length`, so that the inner problem is L-smooth with L ≤ ½(length² + 1) whatever x; `None` leaves them as they come.
     """
     rng = np.random.default_rng(seed)
     parts = {"train": train, "valid": valid, "test": test}
@@ -164,37 +160,36 @@ def hyper_representation(
                 f"got {images.dtype} {images.shape}"
             )
     counts = {"train": tasks, "valid": held_out_tasks, "test": held_out_tasks}
-    episodes = {
+    drawn = {
         part: draw_episodes(rng, images.shape[0], images.shape[1], ways, shots, queries, counts[part])
         for part, images in parts.items()
     }
-    length = (2 / inner_lr - 1) ** 0.5 if bounded else None
-    backbones = {
-        part: Backbone(jnp.asarray(images.reshape(-1, *images.shape[2:])), strided, length)
-        for part, images in parts.items()
-    }
-    backbone = backbones["train"]
+    flat = {part: each.reshape(-1, *each.shape[2:]) for part, each in parts.items()}
+    behind = len(flat["valid"])  # where the test images begin in one array with the validation images before them
+    shifted = drawn["test"]._replace(
+        support=drawn["test"].support._replace(places=drawn["test"].support.places + behind),
+        query=drawn["test"].query._replace(places=drawn["test"].query.places + behind),
+    )
+    held_out = jax.tree.map(lambda *tables: jnp.asarray(np.concatenate(tables)), drawn["valid"], shifted)
+    backbone = Backbone(jnp.asarray(flat["train"]), strided, length)
+    judged = dataclasses.replace(backbone, images=jnp.asarray(np.concatenate([flat["valid"], flat["test"]])))
     problem = ConditionalBilevel(
         classifier_loss,
         classifier_loss,
-        episodes["train"].query,
-        episodes["train"].support,
+        drawn["train"].query,
+        drawn["train"].support,
         represent=backbone,
         represent_outer=backbone,
     )
     x0 = convolutions_init(jax.random.key(seed), train.shape[-1], filters)
     (features,) = jax.eval_shape(backbone, x0, Shots(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32))).shape[1:]
-    held_out = {part: jax.tree.map(jnp.asarray, episodes[part]) for part in ("valid", "test")}
-    metrics = FewShotMetrics(
-        backbones["valid"], backbones["test"], **held_out, inner_lr=inner_lr, inner_steps=inner_steps
-    )
     return Task(
         name=name,
         title=f"{ways}-way {shots}-shot",
         problem=problem,
         x0=x0,
         y0=Layer(jnp.zeros((features, ways)), jnp.zeros(ways)),
-        metrics=metrics,
+        metrics=FewShotMetrics(judged, held_out, inner_lr, inner_steps),
         measures={
             "accuracy": Measure("accuracy on held-out classes", largest=True),
             "loss": Measure("loss on held-out classes", log=True),
@@ -204,7 +199,8 @@ def hyper_representation(
         judged_by="valid_accuracy",
         batch_size=(batch, ways * shots),
         steps=steps,
-        grid={"outer_lr": tuple(outer_lr), "inner_lr": (inner_lr,)},
+        grid={"outer_lr": tuple(outer_lr), "inner_lr": (inner_lr,), "adjoint_lr": tuple(adjoint_lr)},
+        side_by_side=False,
         facts={
             "ways": ways,
             "shots": shots,

@@ -9,6 +9,8 @@ so that, with means over the examples written without an index,
 
     y_x = −A⁻¹(B x + a),   u_x = A⁻¹(C y_x + D'x + c),   ∇h(x) = E x + D y_x + e − B'u_x.
 
+`quadratic_with_waves` adds waves in y to f: y_x stays what it is, and h is smooth, bounded below and not convex.
+
 Examples lie around their mean at a distance that `noise` scales, and their deviations add up to zero, so that the means have
 the spectra asked for. Arrays have jax's default floating-point type; a seed gives the same problem in each.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +32,7 @@ Array = Any  # numpy's while a problem is made, jax's afterwards
 Ends = tuple[float, float]
 
 EIGENVALUES = (0.5, 2.0)
+FREQUENCY = 3.0  # ω of the waves
 
 
 class Outer(NamedTuple):
@@ -49,6 +52,18 @@ class Inner(NamedTuple):
     B: Array  # (d, p)
     a: Array  # (d,)
     b: Array  # (p,)
+
+
+class Waves(NamedTuple):
+    """The coefficients of w(y; i) = Σ_k α_ik cos(ω y_k) + β_ik sin(ω y_k), a wave of its own height and phase in each y_k."""
+
+    alpha: Array  # (d,)
+    beta: Array  # (d,)
+
+
+class OuterWithWaves(NamedTuple):
+    quadratic: Outer
+    waves: Waves
 
 
 class OuterOfY(NamedTuple):
@@ -108,6 +123,35 @@ class Quadratic:
         return jnp.mean(self._each(function), 0) if self.f.c.ndim == 2 else self._each(function)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class QuadraticWithWaves:
+    """A bilevel problem of which y_x is linear in x and h(x) = f(x, y_x) is not convex; with what is known of it.
+
+    `f`, `waves` and `g` are the means over the examples.
+    """
+
+    problem: Bilevel
+    f: Outer
+    waves: Waves
+    g: Inner
+
+    def inner_solution(self, x: Array) -> Array:
+        """y_x = −A⁻¹(B x + a)."""
+        return _inner_solution(self.g, x)
+
+    def objective(self, x: Array) -> Array:
+        """h(x) = ½ y'C y + x'D y + ½ x'E x + c'y + e'x + w(y) at y = y_x."""
+        y = self.inner_solution(x)
+        return _outer_value(x, y, self.f) + _waves_value(y, self.waves)
+
+    def hypergradient(self, x: Array) -> Array:
+        """∇h(x), the derivative of the closed form."""
+        return jax.grad(self.objective)(x)
+
+
+WithExamples = TypeVar("WithExamples", Quadratic, QuadraticWithWaves)
+
+
 def quadratic(
     p: int = 3,
     d: int = 5,
@@ -129,6 +173,47 @@ def quadratic(
     missing = _with_spectrum(rng, p, outer_eigenvalues) - _hessian(f, g)
     f, f_rows = f._replace(E=f.E + missing), f_rows._replace(E=f_rows.E + missing)
     return Quadratic(Bilevel(outer, inner, *_arrays((f_rows, g_rows))), *_arrays((f, g)))
+
+
+def quadratic_with_waves(
+    p: int = 3,
+    d: int = 5,
+    m: int = 7,
+    n: int = 11,
+    inner_eigenvalues: Ends = EIGENVALUES,
+    outer_eigenvalues: Ends = EIGENVALUES,
+    noise: float = 0.5,
+    height: float = 1.0,
+    seed: int = 0,
+) -> QuadraticWithWaves:
+    """A `Bilevel` problem: `quadratic` with waves in y added to f, about as high as `height` and ω = `FREQUENCY`.
+
+    The eigenvalues of the quadratic part of ∇²h run between `outer_eigenvalues`; where the waves bend more, h is not convex.
+    """
+    if not 0 <= height < np.inf:
+        raise ValueError(f"height must be a non-negative number, got {height!r}")
+    plain = quadratic(p, d, m, n, inner_eigenvalues, outer_eigenvalues, noise, seed)
+    rng = np.random.default_rng((seed, 1))  # apart from the quadratic's, which stays the one of the same seed
+    rows = Waves(*(height * _rows(rng, (d,), m, noise) for _ in range(2)))
+    data = OuterWithWaves(plain.problem.outer_data, _arrays(rows))
+    problem = Bilevel(outer_with_waves, inner, data, plain.problem.inner_data)
+    return QuadraticWithWaves(problem, plain.f, _arrays(_mean(rows)), plain.g)
+
+
+def with_shared_hessians(task: WithExamples) -> WithExamples:
+    """The same bilevel problem with second derivatives, those of the mean, that all examples share: h is what it was.
+
+    The linear terms keep the examples apart.
+    """
+    problem = task.problem
+    if not isinstance(problem, Bilevel):
+        raise TypeError(f"task must be of a Bilevel problem, got one of a {type(problem).__name__}")
+    f, g = problem.outer_data, _with_means(problem.inner_data, "A", "B")
+    if isinstance(task, QuadraticWithWaves):
+        f = OuterWithWaves(_with_means(f.quadratic, "C", "D", "E"), _with_means(f.waves, "alpha", "beta"))
+    else:
+        f = _with_means(f, "C", "D", "E")
+    return dataclasses.replace(task, problem=Bilevel(problem.outer, problem.inner, f, g))
 
 
 def quadratic_conditional(
@@ -209,6 +294,11 @@ def outer(x: Array, y: Array, batch: Outer) -> Array:
     return _outer_value(x, y, tree.mean(batch))
 
 
+def outer_with_waves(x: Array, y: Array, batch: OuterWithWaves) -> Array:
+    """The mean over the batch of the quadratic and of Σ_k α_ik cos(ω y_k) + β_ik sin(ω y_k)."""
+    return outer(x, y, batch.quadratic) + _waves_value(y, tree.mean(batch.waves))
+
+
 def inner(x: Array, y: Array, batch: Inner) -> Array:
     """The mean over the batch of ½ y'A_j y + y'B_j x + a_j'y + b_j'x."""
     A, B, a, b = tree.mean(batch)
@@ -232,6 +322,10 @@ def inner_map(x: Array, batch: Map) -> Array:
 
 def _outer_value(x: Array, y: Array, f: Outer) -> Array:
     return 0.5 * y @ f.C @ y + x @ f.D @ y + 0.5 * x @ f.E @ x + f.c @ y + f.e @ x
+
+
+def _waves_value(y: Array, waves: Waves) -> Array:
+    return waves.alpha @ jnp.cos(FREQUENCY * y) + waves.beta @ jnp.sin(FREQUENCY * y)
 
 
 def _inner_solution(g: Inner, x: Array) -> Array:
@@ -325,6 +419,12 @@ def _padded(sets: list[Any], n: int) -> Any:
 
 def _mean(rows: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.mean(0), rows)
+
+
+def _with_means(rows: Any, *names: str) -> Any:
+    """The rows of which the named coefficients are their means, in every row."""
+    means = {name: jnp.broadcast_to(jnp.mean(getattr(rows, name), 0), getattr(rows, name).shape) for name in names}
+    return rows._replace(**means)
 
 
 def _means_of_sets(rows: Any, counts: Array) -> Any:

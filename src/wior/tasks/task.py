@@ -35,8 +35,10 @@ class Task:
     judged_by: str  # the metric by which step sizes are chosen
     batch_size: int | tuple[int, int]
     steps: int
-    # the step sizes to try: `outer_lr` for x, `inner_lr` for every other rate of a method
+    # the step sizes to try: `outer_lr` for x, `inner_lr` for y, and for every other rate of a method `adjoint_lr`, or `inner_lr`
+    # itself where that is not given
     grid: Mapping[str, tuple[float, ...]]
+    side_by_side: bool | None = None  # how the runs of a grid are best made, where `sweep` would not know
     facts: Mapping[str, Any] = dataclasses.field(
         default_factory=dict
     )  # data, sizes, seeds: what a report says of the task

@@ -1,0 +1,68 @@
+"""Verdicts on what a paper claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Verdict = Literal["holds", "partly", "does not hold"]
+
+
+class Claim(NamedTuple):
+    """What is claimed, whether it is so here, and the numbers that say it."""
+
+    text: str
+    verdict: Verdict
+    evidence: str
+
+
+def as_json(claims: Sequence[Claim]) -> list[dict[str, str]]:
+    return [claim._asdict() for claim in claims]
+
+
+def markdown(claims: Sequence[Claim]) -> str:
+    return "\n".join(f"- **{claim.verdict}**: {claim.text}\n  {claim.evidence}" for claim in claims)
+
+
+def verdict(parts: Sequence[bool]) -> Verdict:
+    """Of a claim in parts: all, some or none of them hold."""
+    return "holds" if all(parts) else "partly" if any(parts) else "does not hold"
+
+
+class Ends(NamedTuple):
+    """The last values of a measure over the seeds of a method."""
+
+    values: np.ndarray
+    largest: bool  # whether larger is better
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; zero for one seed."""
+        n = len(self.values)
+        return float(np.std(self.values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ± {np.std(self.values, ddof=1) if len(self.values) > 1 else 0:.1g}"
+
+
+def ahead(one: Ends, other: Ends) -> bool:
+    """Whether one mean is better than the other by more than two standard errors of their difference; a diverged run is behind."""
+    if not (np.isfinite(one.mean) and np.isfinite(other.mean)):
+        return bool(np.isfinite(one.mean))
+    return bool(_lead(one, other) > 2 * np.hypot(one.error, other.error))
+
+
+def level(one: Ends, other: Ends, share: float = 0.05) -> bool:
+    """Whether two means differ by no more than two standard errors or a share of the smaller one."""
+    apart = abs(_lead(one, other))
+    return bool(apart <= max(2 * np.hypot(one.error, other.error), share * min(abs(one.mean), abs(other.mean))))
+
+
+def _lead(one: Ends, other: Ends) -> float:
+    return one.mean - other.mean if one.largest else other.mean - one.mean

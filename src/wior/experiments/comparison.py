@@ -1,0 +1,307 @@
+"""Methods under orders on one task: every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+
+A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the task's criterion
+at the end is its own. One more run of that setting by itself, without metrics, tells its seconds a step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import wior
+from wior import oracle
+from wior.algorithms.algorithm import Algorithm
+from wior.experiments.claims import Ends
+from wior.experiments.folders import Arrays
+from wior.orders import Order
+from wior.progress import Report
+from wior.tasks.task import Task
+
+CALLS = oracle.CALLS
+ALONG = ("step", *CALLS)
+TIMED_STEPS = 400
+Piece = Callable[[str, int, Callable[[Report, Path | None], Arrays]], Arrays]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entrant:
+    """A method under an order, by the name it has in figures."""
+
+    label: str
+    kind: type[Algorithm]
+    order: Order
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # hyper-parameters that are not tuned
+
+    def settings(self, grid: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
+        """Every combination of the grid as step sizes of this method, each once."""
+        rates = [field.name for field in dataclasses.fields(self.kind) if field.name.endswith("_lr")]
+        tuned = [name for name in rates if name not in self.fixed]
+        made: dict[tuple[float, ...], dict[str, float]] = {}
+        for values in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, values, strict=True))
+            other = chosen.get("adjoint_lr", chosen["inner_lr"])
+            setting = {name: chosen[name] if name in ("outer_lr", "inner_lr") else other for name in tuned}
+            made.setdefault(tuple(setting.values()), setting)
+        return list(made.values())
+
+    def algorithm(self, setting: Mapping[str, float]) -> Algorithm:
+        return self.kind(**{**setting, **self.fixed})
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "label": self.label,
+            "method": self.kind.__name__,
+            "order": repr(self.order),
+            "fixed": dict(self.fixed),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What an entrant did: the tuned setting, its curves, and what the others of the grid came to."""
+
+    label: str
+    settings: list[dict[str, float]]
+    scores: np.ndarray  # (settings,), the mean of the criterion at the end; not finite where a run diverged
+    best: int | None  # None where every setting diverged
+    seeds: list[int]
+    history: dict[str, np.ndarray]  # metrics (seeds, records), `step` and calls (records,) of the tuned setting
+    pace: float  # seconds a step of one run
+    compile_seconds: float
+
+    @property
+    def setting(self) -> dict[str, float] | None:
+        return None if self.best is None else self.settings[self.best]
+
+    @property
+    def seconds(self) -> np.ndarray:
+        return self.pace * self.history["step"]
+
+    @property
+    def at_edge(self) -> list[str]:
+        """The step sizes whose tuned value is the smallest or the largest of several that were tried."""
+        if self.setting is None:
+            return []
+        tried = {name: {setting[name] for setting in self.settings} for name in self.setting}
+        return [
+            name
+            for name, value in self.setting.items()
+            if len(tried[name]) > 2 and value in (min(tried[name]), max(tried[name]))
+        ]
+
+    def end(self, metric: str, task: Task) -> Ends:
+        return Ends(self.history[metric][:, -1], task.measures[metric].largest)
+
+    def after_seconds(self, metric: str, seconds: float, task: Task) -> Ends:
+        """What each seed had reached by then, between records by a straight line."""
+        values = np.array([np.interp(seconds, self.seconds, row) for row in self.history[metric]])
+        return Ends(values, task.measures[metric].largest)
+
+    def first_at(self, metric: str, target: float, task: Task, along: str = "step") -> float:
+        """Steps or seconds until the mean over seeds is as good as the target; infinite where it never is."""
+        mean, places = self.history[metric].mean(0), self.seconds if along == "seconds" else self.history[along]
+        good = mean >= target if task.measures[metric].largest else mean <= target
+        if not good.any():
+            return np.inf
+        first = int(np.argmax(good))
+        if first == 0:
+            return float(places[0])
+        part = (target - mean[first - 1]) / (mean[first] - mean[first - 1])
+        return float(places[first - 1] + part * (places[first] - places[first - 1]))
+
+
+def compare(
+    task: Task,
+    entrants: Sequence[Entrant],
+    seeds: int | Sequence[int],
+    piece: Piece,
+    *,
+    name: str = "",
+    steps: int | None = None,
+    records: int = 50,
+    timed: bool = True,
+) -> list[Outcome]:
+    """Runs every entrant; a piece for each. `timed` measures the pace of single runs, else it is that of the runs together."""
+    length = steps or task.steps
+    found = []
+    for entrant in entrants:
+        work = lambda report, checkpoint, entrant=entrant: _run(
+            task, entrant, seeds, length, records, timed, report, checkpoint
+        )
+        arrays = piece(" ".join(filter(None, (name, entrant.label))), length, work)
+        found.append(_outcome(entrant, arrays))
+    return found
+
+
+def _run(
+    task: Task,
+    entrant: Entrant,
+    seeds: int | Sequence[int],
+    steps: int,
+    records: int,
+    timed: bool,
+    report: Report,
+    checkpoint: Path | None,
+) -> Arrays:
+    settings = entrant.settings(task.grid)
+    options: dict[str, Any] = {
+        "order": entrant.order,
+        "batch_size": task.batch_size,
+        "record_every": -(-steps // records),
+    }
+    result = wior.sweep(
+        task.problem,
+        entrant.algorithm(settings[0]),
+        task.x0,
+        task.y0,
+        grid=settings,
+        seeds=seeds,
+        steps=steps,
+        metrics=task.metrics,
+        progress=report,
+        checkpoint=checkpoint,
+        side_by_side=task.side_by_side,
+        **options,
+    )
+    scores = result.final(task.judged_by).mean(-1)
+    largest = task.measures[task.judged_by].largest
+    usable = np.isfinite(scores)
+    best = int(np.argmax(np.where(usable, scores if largest else -scores, -np.inf))) if usable.any() else None
+    runs = len(settings) * len(result.seeds)
+    pace = float(result.history["seconds"][-1]) / steps / runs
+    if timed and best is not None:
+        pace = _pace(task, entrant.algorithm(settings[best]), min(steps, TIMED_STEPS), options)
+    shown = 0 if best is None else best
+
+    def of_best(values: np.ndarray) -> np.ndarray:
+        return values if values.ndim == 1 else values[shown]
+
+    arrays = {key: of_best(result.history[key]) for key in (*task.measures, *ALONG)}
+    # what chance decides differs between seeds
+    arrays |= {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
+    about = {
+        "settings": settings,
+        "best": best,
+        "seeds": result.seeds,
+        "pace": pace,
+        "compile_seconds": result.compile_seconds,
+    }
+    return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _pace(task: Task, algorithm: Algorithm, steps: int, options: dict[str, Any]) -> float:
+    """Seconds a step, the second half of a run by itself in no fewer than two stretches, the fastest of them."""
+    every = max(1, steps // 4)
+    run = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=4 * every, **{**options, "record_every": every})
+    return float(np.diff(run.history["seconds"])[1:].min()) / every
+
+
+def _outcome(entrant: Entrant, arrays: Arrays) -> Outcome:
+    about = json.loads(str(arrays["about"]))
+    history = {key: values for key, values in arrays.items() if key not in ("about", "scores")}
+    return Outcome(entrant.label, scores=arrays["scores"], history=history, **about)
+
+
+def rows(task: Task, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """The outcomes as JSON, the best first."""
+    largest = task.measures[task.judged_by].largest
+    ranked = sorted(outcomes, key=lambda one: _rank(one.end(task.judged_by, task).mean, largest, one.best is None))
+    return [
+        {
+            "label": one.label,
+            **{metric: spread(one.history[metric][:, -1]) for metric in task.measures},
+            "setting": one.setting,
+            "at_edge": one.at_edge,
+            "diverged": one.best is None,
+            "steps": int(one.history["step"][-1]),
+            "microseconds_a_step": 1e6 * one.pace,
+            "compile_seconds": one.compile_seconds,
+            **{call: float(one.history[call][-1]) for call in CALLS},
+            "grid": [
+                {**setting, task.judged_by: _number(score)}
+                for setting, score in zip(one.settings, one.scores, strict=True)
+            ],
+        }
+        for one in ranked
+    ]
+
+
+def spread(values: np.ndarray) -> dict[str, Any]:
+    """Mean and standard deviation over seeds; `None` for what does not exist: a diverged run, the deviation of one seed."""
+    std = values.std(ddof=1) if len(values) > 1 else np.nan
+    return {"mean": _number(values.mean()), "std": _number(std), "seeds": [_number(value) for value in values]}
+
+
+def write_history(path: Path, groups: Mapping[str, Sequence[Outcome]]) -> None:
+    """One line of JSON for each group, method, seed and record."""
+    with path.open("w") as file:
+        for group, outcomes in groups.items():
+            for one in outcomes:
+                metrics = [key for key, values in one.history.items() if values.ndim == 2]
+                for place, seed in enumerate(one.seeds):
+                    for record, step in enumerate(one.history["step"]):
+                        line = {
+                            "group": group,
+                            "label": one.label,
+                            "seed": seed,
+                            "step": int(step),
+                            "seconds": float(one.seconds[record]),
+                            **{call: float(one.history[call][record]) for call in CALLS},
+                            **{metric: _number(one.history[metric][place, record]) for metric in metrics},
+                        }
+                        file.write(json.dumps(line) + "\n")
+
+
+def table(task: Task, found: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `rows` in Markdown: the measures, the tuned step sizes and the cost of a step."""
+    metrics = list(task.measures)
+    titles = [
+        "method",
+        *(task.measures[metric].label for metric in metrics),
+        "step sizes",
+        "µs a step",
+        "passes a step",
+    ]
+    lines = ["| " + " | ".join(titles) + " |", "|" + " --- |" * len(titles)]
+    for row in found:
+        sizes = (
+            "diverged" if row["diverged"] else ", ".join(f"{name} {value:g}" for name, value in row["setting"].items())
+        )
+        edge = f" (edge: {', '.join(row['at_edge'])})" if row["at_edge"] else ""
+        lines.append(
+            "| "
+            + " | ".join(
+                [
+                    row["label"],
+                    *(with_deviation(row[metric]) for metric in metrics),
+                    sizes + edge,
+                    f"{row['microseconds_a_step']:.0f}",
+                    f"{row['backward_passes'] / row['steps']:.3g}",
+                ]
+            )
+            + " |"
+        )
+    return "\n".join(lines)
+
+
+def with_deviation(value: Mapping[str, Any], digits: int = 4) -> str:
+    if value["mean"] is None:
+        return "diverged"
+    return f"{value['mean']:.{digits}g}" + ("" if value["std"] is None else f" ± {value['std']:.2g}")
+
+
+def _rank(value: float, largest: bool, diverged: bool) -> float:
+    if diverged or not np.isfinite(value):
+        return np.inf
+    return -value if largest else value
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,113 @@
+"""What every experiment gives: its settings before it starts, and its findings at the end."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+import wior
+from wior.experiments import claims
+from wior.experiments.claims import Claim
+from wior.experiments.comparison import Piece
+from wior.experiments.folders import CONFIG, SUMMARY, Arrays, RunFolder, write_json
+from wior.progress import Report, pieces
+
+HISTORY, REPORT = "history.jsonl", "report.md"
+
+
+class Options(NamedTuple):
+    """What the user may say about any experiment."""
+
+    data: Path | None = None
+    seeds: int = 5
+    quick: bool = False
+
+
+class Findings(NamedTuple):
+    """The end of an experiment, before it is written down."""
+
+    claims: Sequence[Claim]
+    summary: Mapping[str, Any]
+    text: str  # Markdown: tables and what was left open by the paper
+    draw: Callable[[Path], None]  # writes the figures
+    write_history: Callable[[Path], None]
+
+
+class Experiment(Protocol):
+    """A module of this folder."""
+
+    TITLE: str
+    FIGURE: str
+
+    @staticmethod
+    def settings(options: Options) -> dict[str, Any]:
+        """All that the figures follow from, as JSON."""
+
+    @staticmethod
+    def count(options: Options) -> int:
+        """The number of pieces of work."""
+
+    @staticmethod
+    def run(options: Options, piece: Piece) -> Findings: ...
+
+
+def perform(
+    experiment: Any,
+    command: str,
+    out: Path,
+    options: Options,
+    *,
+    resume: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Runs an experiment into the folder `out` and returns its summary."""
+    config = {
+        "made_by": f"wior {command}",
+        "version": wior.__version__,
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+        "machine": platform.machine(),
+        "options": {"seeds": options.seeds, "quick": options.quick},
+        "settings": experiment.settings(options),
+    }
+    folder = RunFolder(out, config, resume)
+    with pieces(progress, command, experiment.count(options)) as begin:
+
+        def piece(name: str, steps: int, make: Callable[[Report, Path | None], Arrays]) -> Arrays:
+            report = begin(name, steps)
+            return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
+
+        found: Findings = experiment.run(options, piece)
+    found.draw(folder.work)
+    found.write_history(folder.work / HISTORY)
+    (folder.work / REPORT).write_text(report_of(experiment, command, config, found))
+    files = sorted(path.name for path in folder.work.iterdir() if path.is_file() and path.name != SUMMARY)
+    summary = {
+        "made_by": config["made_by"],
+        "version": config["version"],
+        "device": config["device"],
+        "claims": claims.as_json(found.claims),
+        **found.summary,
+        "files": [*files, SUMMARY],
+    }
+    write_json(folder.work / SUMMARY, summary)
+    folder.finish()
+    return summary
+
+
+def report_of(experiment: Any, command: str, config: Mapping[str, Any], found: Findings) -> str:
+    """The findings for people, verdicts first."""
+    options = config["options"]
+    quick = " A quick version: fewer steps and settings than the figure." if options["quick"] else ""
+    verdicts = f"## Verdicts\n\n{claims.markdown(found.claims)}\n\n" if found.claims else ""
+    return (
+        f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n"
+        f"`wior {command}`, {options['seeds']} seeds, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
+        f"{quick} Every setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n"
+        f"{verdicts}{found.text}\n"
+    )

@@ -1,0 +1,158 @@
+"""Output folders that appear whole or not at all, and go on after an interruption.
+
+Work in progress lies beside the folder, under a hidden name; what was finished of an interrupted run waits there. Only when
+everything is written does the folder get its name. A folder that holds something else is never touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CONFIG = "config.json"
+SUMMARY = "summary.json"
+PIECES = "pieces"
+CHECKPOINTS = "checkpoints"
+
+Arrays = dict[str, np.ndarray]
+
+
+class RunFolder:
+    """The folder of one run: its pieces while it works, its files when it is done."""
+
+    def __init__(self, out: Path, config: Mapping[str, Any], resume: bool = False):
+        self.path = out.expanduser().resolve()
+        self.config = json.loads(json.dumps(config))
+        refuse_what_is_not_ours(self.path, made_by_wior)
+        self.work = self.path.with_name(f".{self.path.name}-unfinished")
+        if self.work.exists():
+            if not resume:
+                raise FileExistsError(
+                    f"{self.path} has an unfinished run; go on with it by --resume, or give up what it did by deleting {self.work}"
+                )
+            self._check_same_run()
+        try:
+            for folder in (PIECES, CHECKPOINTS):
+                (self.work / folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"{self.path} cannot be made: {error.strerror}") from error
+        write_json(self.work / CONFIG, self.config)
+
+    def piece(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays that `make` returns, or those that it returned before the run was interrupted."""
+        path = self.work / PIECES / f"{_as_file_name(name)}.npz"
+        if path.exists():
+            with np.load(path, allow_pickle=False) as saved:
+                return {key: saved[key] for key in saved.files}
+        arrays = make()
+        unfinished = path.with_suffix(".part")
+        with unfinished.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(unfinished, path)
+        shutil.rmtree(self._checkpoint(name), ignore_errors=True)
+        return arrays
+
+    def checkpoint(self, name: str) -> Path | None:
+        """Where a long piece saves itself; nowhere on a machine without orbax."""
+        return self._checkpoint(name) if importlib.util.find_spec("orbax") else None
+
+    def finish(self) -> None:
+        """Gives the folder its name; its pieces are in the history by now."""
+        for folder in (PIECES, CHECKPOINTS):
+            shutil.rmtree(self.work / folder, ignore_errors=True)
+        refuse_what_is_not_ours(self.path, made_by_wior)
+        put_in_place(self.work, self.path)
+
+    def _checkpoint(self, name: str) -> Path:
+        return self.work / CHECKPOINTS / _as_file_name(name)
+
+    def _check_same_run(self) -> None:
+        try:
+            before = json.loads((self.work / CONFIG).read_text())
+        except (OSError, ValueError):
+            before = {}
+        differing = sorted(key for key in before.keys() | self.config.keys() if before.get(key) != self.config.get(key))
+        if differing:
+            raise ValueError(
+                f"the unfinished run in {self.work} is another one (it differs in {', '.join(differing)}); "
+                "resume it with its own options, or delete it"
+            )
+
+
+def write_json(path: Path, value: Any) -> None:
+    """All of the file or nothing of it."""
+    unfinished = path.with_name(f".{path.name}.part")
+    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    os.replace(unfinished, path)
+
+
+@contextlib.contextmanager
+def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yields a folder to write in that becomes `path` when all is written and disappears when something fails."""
+    path = path.expanduser().resolve()
+    refuse_what_is_not_ours(path, is_ours)
+    staged = path.with_name(f".{path.name}-new-{uuid.uuid4().hex[:8]}")
+    try:
+        staged.mkdir(parents=True)
+    except OSError as error:
+        raise OSError(f"{path} cannot be made: {error.strerror}") from error
+    try:
+        yield staged
+        refuse_what_is_not_ours(path, is_ours)
+        put_in_place(staged, path)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def put_in_place(staged: Path, path: Path) -> None:
+    """Renames a finished folder to its name; what had the name comes back where that fails."""
+    old = path.with_name(f".{path.name}-old-{uuid.uuid4().hex[:8]}")
+    if path.exists():
+        path.rename(old)
+    try:
+        staged.rename(path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def refuse_what_is_not_ours(path: Path, is_ours: Callable[[Path], bool]) -> None:
+    """Raises `FileExistsError` where something other than an earlier run would be lost."""
+    if path == Path.cwd():
+        raise FileExistsError(f"{path} is the current folder; give another one for the output")
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise FileExistsError(f"{path} is a file; give a folder for the output")
+    if any(path.iterdir()) and not is_ours(path):
+        raise FileExistsError(
+            f"{path} holds something other than an earlier run and was left as it is; give another folder"
+        )
+
+
+def made_by_wior(path: Path) -> bool:
+    """Whether a folder is one of ours, with nothing of the user's added to it."""
+    try:
+        config = json.loads((path / CONFIG).read_text())
+        return str(config["made_by"]).startswith("wior ") and {entry.name for entry in path.iterdir()} <= {
+            CONFIG,
+            *json.loads((path / SUMMARY).read_text())["files"],
+        }
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower()
