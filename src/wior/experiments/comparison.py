@@ -1,7 +1,8 @@
 """Methods under orders on one task: every one tuned over the same grid, by the same criterion, with the same seeds and batches.
 
 A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the task's criterion
-at the end is its own. One more run of that setting by itself, without metrics, tells its seconds a step.
+at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only the chosen one has all seeds. One
+more run of it by itself, without metrics, tells its seconds a step.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from wior.experiments.claims import Ends
 from wior.experiments.folders import Arrays
 from wior.orders import Order
 from wior.progress import Report
+from wior.sweep import seed_list
 from wior.tasks.task import Task
 
 CALLS = oracle.CALLS
@@ -124,18 +126,21 @@ def compare(
     piece: Piece,
     *,
     name: str = "",
-    steps: int | None = None,
     records: int = 50,
     timed: bool = True,
+    tuning_steps: int | None = None,
 ) -> list[Outcome]:
-    """Runs every entrant; a piece for each. `timed` measures the pace of single runs, else it is that of the runs together."""
-    length = steps or task.steps
+    """Runs every entrant; a piece for each.
+
+    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is chosen by runs
+    of that length with one seed.
+    """
     found = []
     for entrant in entrants:
         work = lambda report, checkpoint, entrant=entrant: _run(
-            task, entrant, seeds, length, records, timed, report, checkpoint
+            task, entrant, seed_list(seeds), records, timed, tuning_steps, report, checkpoint
         )
-        arrays = piece(" ".join(filter(None, (name, entrant.label))), length, work)
+        arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
         found.append(_outcome(entrant, arrays))
     return found
 
@@ -143,10 +148,10 @@ def compare(
 def _run(
     task: Task,
     entrant: Entrant,
-    seeds: int | Sequence[int],
-    steps: int,
+    seeds: list[int],
     records: int,
     timed: bool,
+    tuning_steps: int | None,
     report: Report,
     checkpoint: Path | None,
 ) -> Arrays:
@@ -154,36 +159,47 @@ def _run(
     options: dict[str, Any] = {
         "order": entrant.order,
         "batch_size": task.batch_size,
-        "record_every": -(-steps // records),
+        "record_every": -(-task.steps // records),
     }
-    result = wior.sweep(
-        task.problem,
-        entrant.algorithm(settings[0]),
-        task.x0,
-        task.y0,
-        grid=settings,
-        seeds=seeds,
-        steps=steps,
-        metrics=task.metrics,
-        progress=report,
-        checkpoint=checkpoint,
-        side_by_side=task.side_by_side,
-        **options,
-    )
-    scores = result.final(task.judged_by).mean(-1)
-    largest = task.measures[task.judged_by].largest
-    usable = np.isfinite(scores)
-    best = int(np.argmax(np.where(usable, scores if largest else -scores, -np.inf))) if usable.any() else None
-    runs = len(settings) * len(result.seeds)
-    pace = float(result.history["seconds"][-1]) / steps / runs
+
+    def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> wior.SweepResult:
+        return wior.sweep(
+            task.problem,
+            entrant.algorithm(settings[0]),
+            task.x0,
+            task.y0,
+            grid=settings,
+            seeds=seeds,
+            steps=steps,
+            metrics=task.metrics,
+            side_by_side=task.side_by_side,
+            **options,
+            **more,
+        )
+
+    if tuning_steps is None:
+        result = swept(settings, seeds, task.steps, progress=report, checkpoint=checkpoint)
+        scores = result.final(task.judged_by).mean(-1)
+        best = _best(scores, task)
+        shown, compiled = best or 0, result.compile_seconds
+    else:
+        # settings again until there are as many runs as seeds: the same program then makes the long runs
+        repeated = settings + settings[:1] * (-len(settings) % len(seeds))
+        tuned = [
+            swept(repeated[at : at + len(seeds)], seeds[:1], tuning_steps) for at in range(0, len(repeated), len(seeds))
+        ]
+        scores = np.concatenate([part.final(task.judged_by)[:, 0] for part in tuned])[: len(settings)]
+        best = _best(scores, task)
+        result = swept(settings[best or 0 :][:1], seeds, task.steps, progress=report, checkpoint=checkpoint)
+        shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
+    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
     if timed and best is not None:
-        pace = _pace(task, entrant.algorithm(settings[best]), min(steps, TIMED_STEPS), options)
-    shown = 0 if best is None else best
-
-    def of_best(values: np.ndarray) -> np.ndarray:
-        return values if values.ndim == 1 else values[shown]
-
-    arrays = {key: of_best(result.history[key]) for key in (*task.measures, *ALONG)}
+        pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
+    arrays = {
+        key: values if values.ndim == 1 else values[shown]
+        for key, values in result.history.items()
+        if key in (*task.measures, *ALONG)
+    }
     # what chance decides differs between seeds
     arrays |= {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
     about = {
@@ -191,9 +207,15 @@ def _run(
         "best": best,
         "seeds": result.seeds,
         "pace": pace,
-        "compile_seconds": result.compile_seconds,
+        "compile_seconds": compiled,
     }
     return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _best(scores: np.ndarray, task: Task) -> int | None:
+    finite = np.isfinite(scores)
+    signed = scores if task.measures[task.judged_by].largest else -scores
+    return int(np.argmax(np.where(finite, signed, -np.inf))) if finite.any() else None
 
 
 def _pace(task: Task, algorithm: Algorithm, steps: int, options: dict[str, Any]) -> float:

@@ -26,6 +26,7 @@ class Options(NamedTuple):
     data: Path | None = None
     seeds: int = 5
     quick: bool = False
+    only: tuple[str, ...] = ()  # panels of a figure, where it has several
 
 
 class Findings(NamedTuple):
@@ -72,7 +73,7 @@ def perform(
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),
-        "options": {"seeds": options.seeds, "quick": options.quick},
+        "options": {"seeds": options.seeds, "quick": options.quick, "only": list(options.only)},
         "settings": experiment.settings(options),
     }
     folder = RunFolder(out, config, resume)
