@@ -37,7 +37,7 @@ TRAIN_ROWS, CLEAN_ROWS = 40_000, 5_000
 NOISE_RATE = 0.6
 L2 = 1e-3
 BATCH, QUICK_BATCH = 250, 25
-STEPS, QUICK_STEPS = 3000, 400
+STEPS, QUICK_STEPS = 2000, 400
 DATA_SEED = 0
 
 # the paper's γ = ρ = 0.1 and η = 1000 are among them
@@ -97,7 +97,7 @@ def make_task(
         held_out, test = _cut(rows.test, slice(half)), _cut(rows.test, slice(half, None))
         train, clean, name = rows.train, rows.clean, "digits"
     else:
-        images, tested = mnist(options.data, progress=True)
+        images, tested = mnist(options.data, progress=options.progress)
         shuffled = np.random.default_rng(DATA_SEED).permutation(len(images.labels))
         train, clean, held_out = (
             _cut(images, part) for part in np.split(shuffled, [TRAIN_ROWS, TRAIN_ROWS + CLEAN_ROWS])

@@ -26,6 +26,7 @@ class Options(NamedTuple):
     data: Path | None = None
     seeds: int = 5
     quick: bool = False
+    progress: bool = False
     only: tuple[str, ...] = ()  # panels of a figure, where it has several
 
 
@@ -64,7 +65,6 @@ def perform(
     options: Options,
     *,
     resume: bool = False,
-    progress: bool = False,
 ) -> dict[str, Any]:
     """Runs an experiment into the folder `out` and returns its summary."""
     config = {
@@ -77,7 +77,8 @@ def perform(
         "settings": experiment.settings(options),
     }
     folder = RunFolder(out, config, resume)
-    with pieces(progress, command, experiment.count(options)) as begin:
+    config = folder.config
+    with pieces(options.progress, command, experiment.count(options)) as begin:
 
         def piece(name: str, steps: int, make: Callable[[Report, Path | None], Arrays]) -> Arrays:
             report = begin(name, steps)

@@ -188,15 +188,15 @@ def facts_of(task: Task, name: str) -> str:
 
 
 def load_omniglot(options: Options) -> Images:
-    return Images("Omniglot", FewShotParts(*map(with_rotations, omniglot(options.data, progress=True))))
+    return Images("Omniglot", FewShotParts(*map(with_rotations, omniglot(options.data, progress=options.progress))))
 
 
 def load_mini_imagenet(options: Options) -> Images:
     """MiniImageNet where its images are, else the stand-in; half the height and width in the quick version."""
     try:
-        images = Images("MiniImageNet", mini_imagenet(options.data, progress=True))
+        images = Images("MiniImageNet", mini_imagenet(options.data, progress=options.progress))
     except FileNotFoundError:
-        images = Images("Tiny ImageNet stand-in", tiny_imagenet_fs(options.data, progress=True))
+        images = Images("Tiny ImageNet stand-in", tiny_imagenet_fs(options.data, progress=options.progress))
     if not options.quick:
         return images
     halved = (part._replace(images=part.images[:, :, ::2, ::2]) for part in images.parts)

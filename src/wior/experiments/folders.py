@@ -25,6 +25,11 @@ PIECES = "pieces"
 CHECKPOINTS = "checkpoints"
 
 Arrays = dict[str, np.ndarray]
+MACHINE = (
+    "jax",
+    "device",
+    "machine",
+)  # of the configuration; a run may be finished on another machine than it was begun on
 
 
 class RunFolder:
@@ -81,6 +86,7 @@ class RunFolder:
             before = json.loads((self.work / CONFIG).read_text())
         except (OSError, ValueError):
             before = {}
+        self.config |= {key: before[key] for key in MACHINE if key in before}
         differing = sorted(key for key in before.keys() | self.config.keys() if before.get(key) != self.config.get(key))
         if differing:
             raise ValueError(
