@@ -1,4 +1,4 @@
-"""The command line: `wior demo`, `wior list`."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Nested optimization in which the order of the examples is a choice.",
-    epilog="Start with: wior demo. All methods: wior list",
+    epilog="Start with: wior demo. The paper: wior reproduce. All methods: wior list. All tasks: wior tasks.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -28,11 +28,20 @@ UsageError: Any = typer.BadParameter.__base__  # of click's errors typer exports
 
 
 INTERRUPTED = 130
+NOT_ALL_HOLD = 3
 
 
 class Noise(enum.StrEnum):
     uniform = "uniform"
     pairs = "pairs"
+
+
+class Figure(enum.StrEnum):
+    irm = "irm"
+    cleaning = "cleaning"
+    omniglot = "omniglot"
+    miniimagenet = "miniimagenet"
+    rates = "rates"
 
 
 class ProblemClass(enum.StrEnum):
@@ -99,6 +108,179 @@ def demo(
         print(json.dumps(summary, indent=2))
         return
     _console().print(experiment.tables(summary, out), highlight=False)
+
+
+DATA = Annotated[Path | None, typer.Option(help="Folder with the data sets; else WIOR_DATA, the cache, a download.")]
+SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
+OUT = Annotated[
+    Path | None, typer.Option(help="Folder for figures, report and numbers.  [default: named after the command]")
+]
+QUICK = Annotated[bool, typer.Option("--quick", help="Smaller, in under two minutes on two cores.")]
+RESUME = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")]
+PROGRESS = Annotated[bool, typer.Option("--progress/--no-progress", help="Show progress and the time left.")]
+DEBUG = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+STEPS = Annotated[int | None, typer.Option(min=1, help="Steps of a run.  [default: the task's]")]
+BATCH = Annotated[int | None, typer.Option(min=1, help="Batch size at both levels.  [default: the task's]")]
+
+TASK = Annotated[str, typer.Argument(help="A task, see 'wior tasks'.")]
+OUTER_LR = Annotated[str, typer.Option(help="Step sizes of x to try, with commas between.  [default: the task's]")]
+INNER_LR = Annotated[str, typer.Option(help="Values of every other step size to try.  [default: the task's]")]
+
+
+@app.command()
+def reproduce(
+    figure: Annotated[
+        Figure, typer.Argument(help="irm, cleaning, omniglot, miniimagenet: figures 1 to 4; rates: table 1.")
+    ],
+    out: OUT = None,
+    data: DATA = None,
+    seeds: SEEDS = 5,
+    quick: QUICK = False,
+    only: Annotated[str, typer.Option(help="Of omniglot and miniimagenet: some panels, for example 5x1,5x5.")] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with code 3 unless every claim holds.")] = False,
+    resume: RESUME = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Run one of the paper's experiments and judge its claims.
+
+    Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder. The full versions of
+    cleaning, omniglot and miniimagenet want a GPU.
+    """
+    from wior.experiments.reproduce import EXPERIMENTS
+
+    given = (data, seeds, quick, progress, _names(only))
+    summary = _perform(EXPERIMENTS[figure.value], f"reproduce {figure.value}", out, given, resume, debug)
+    _show(summary, as_json)
+    if strict and any(claim["verdict"] != "holds" for claim in summary["claims"]):
+        raise typer.Exit(NOT_ALL_HOLD)
+
+
+@app.command()
+def run(
+    task: TASK,
+    method: Annotated[
+        str, typer.Option(help="A method, see 'wior list'.  [default: the paper's for the problem]")
+    ] = "",
+    order: Annotated[str, typer.Option(help="The order of the examples.")] = "random-reshuffling",
+    outer_lr: OUTER_LR = "",
+    inner_lr: INNER_LR = "",
+    steps: STEPS = None,
+    batch_size: BATCH = None,
+    seeds: SEEDS = 1,
+    out: OUT = None,
+    data: DATA = None,
+    quick: QUICK = False,
+    resume: RESUME = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Run one method under one order on a task.
+
+    Where several step sizes are given, or none, the best of them is chosen and reported.
+    """
+    contest = _contest(task, method, order, steps, batch_size, outer_lr, inner_lr)
+    _show(_perform(contest, f"run {task}", out, (data, seeds, quick, progress), resume, debug), as_json)
+
+
+@app.command()
+def compare(
+    task: TASK,
+    methods: Annotated[
+        str, typer.Option(help="Methods with commas between, see 'wior list'.  [default: the paper's]")
+    ] = "",
+    orders: Annotated[
+        str, typer.Option(help="Orders with commas between.")
+    ] = "independent,shuffle-once,random-reshuffling",
+    outer_lr: OUTER_LR = "",
+    inner_lr: INNER_LR = "",
+    steps: STEPS = None,
+    batch_size: BATCH = None,
+    seeds: SEEDS = 5,
+    out: OUT = None,
+    data: DATA = None,
+    quick: QUICK = False,
+    resume: RESUME = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Compare methods under orders on a task, each tuned over the same grid."""
+    contest = _contest(task, methods, orders, steps, batch_size, outer_lr, inner_lr)
+    _show(_perform(contest, f"compare {task}", out, (data, seeds, quick, progress), resume, debug), as_json)
+
+
+@app.command()
+def tasks() -> None:
+    """List the tasks for run and compare."""
+    from rich import box
+    from rich.table import Table
+
+    from wior.experiments.named_tasks import TASKS
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("task", "what it is", "problem", "data"):
+        table.add_column(title)
+    for name, task in TASKS.items():
+        table.add_row(name, task.about, task.problem.__name__, task.data)
+    _console().print(table, highlight=False)
+
+
+def _contest(
+    task: str, methods: str, orders: str, steps: int | None, batch_size: int | None, outer_lr: str, inner_lr: str
+) -> Any:
+    from wior.experiments.contest import Contest
+
+    rates = _numbers("--outer-lr", outer_lr), _numbers("--inner-lr", inner_lr)
+    try:
+        return Contest(task, _names(methods), _names(orders), steps, batch_size, *rates)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _perform(
+    experiment: Any, command: str, out: Path | None, given: tuple[Any, ...], resume: bool, debug: bool
+) -> dict[str, Any]:
+    """The summary of an experiment, or one readable line and an exit code."""
+    from wior.experiments.experiment import Options, perform
+
+    folder = out or Path("wior-" + command.replace(" ", "-"))
+    try:
+        return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
+    except KeyboardInterrupt:
+        _say(f"interrupted; 'wior {command} --resume' with the same options goes on")
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        if debug:
+            raise
+        _say(_readable(error))
+        raise typer.Exit(1) from None
+
+
+def _show(summary: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    from wior.experiments.terminal import shown
+
+    _console().print(shown(summary), highlight=False)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(name) for name in _names(text))
+    except ValueError:
+        raise typer.BadParameter(f"{option} must be numbers with commas between, got {text!r}") from None
+    if any(not 0 < number < float("inf") for number in numbers):
+        raise typer.BadParameter(f"{option} must be positive, got {text!r}")
+    return numbers
 
 
 @app.command("list")

@@ -201,6 +201,7 @@ def hyper_representation(
         steps=steps,
         grid={"outer_lr": tuple(outer_lr), "inner_lr": (inner_lr,), "adjoint_lr": tuple(adjoint_lr)},
         side_by_side=False,
+        fixed={"inner_epochs": inner_steps, "inner_steps": inner_steps},
         facts={
             "ways": ways,
             "shots": shots,

@@ -39,6 +39,7 @@ class Task:
     # itself where that is not given
     grid: Mapping[str, tuple[float, ...]]
     side_by_side: bool | None = None  # how the runs of a grid are best made, where `sweep` would not know
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # hyper-parameters for methods that have them
     facts: Mapping[str, Any] = dataclasses.field(
         default_factory=dict
     )  # data, sizes, seeds: what a report says of the task

@@ -1,0 +1,58 @@
+"""Summaries for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+COLOURS = {"holds": "green", "partly": "yellow", "does not hold": "red"}
+SHOWN = 3  # measures in a table
+
+
+def shown(summary: Mapping[str, Any]) -> Group:
+    """Verdicts, a table for each comparison, and where everything is."""
+    parts: list[Any] = []
+    for claim in summary["claims"]:
+        verdict = claim["verdict"]
+        parts += [
+            Text.assemble((f"{verdict:>13}", f"bold {COLOURS[verdict]}"), f"  {claim['text']}"),
+            Text(f"{'':15}{claim['evidence']}", "dim"),
+            "",
+        ]
+    for title, rows in _groups(summary).items():
+        parts += [_table(title, rows), ""]
+    return Group(*parts, f"Report, figures and numbers: {summary['folder']}/")
+
+
+def _groups(summary: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, Any]]]:
+    if "methods" in summary:
+        return {"": summary["methods"]}
+    if "panels" in summary:
+        return {name: panel["methods"] for name, panel in summary["panels"].items()}
+    return dict(summary.get("regimes", {}))
+
+
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left")
+    measures = [name for name, value in rows[0].items() if isinstance(value, Mapping) and "mean" in value][:SHOWN]
+    table.add_column("method", no_wrap=True)
+    for name in (*measures, "µs a step"):
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    table.add_column("step sizes")
+    for row in rows:
+        sizes = "diverged" if row["diverged"] else ", ".join(f"{value:g}" for value in row["setting"].values())
+        table.add_row(
+            row["label"], *(_value(row[name]) for name in measures), f"{row['microseconds_a_step']:.0f}", sizes
+        )
+    return table
+
+
+def _value(value: Mapping[str, Any]) -> str:
+    if value["mean"] is None:
+        return "diverged"
+    return f"{value['mean']:.4g}" + ("" if value["std"] is None else f" ± {value['std']:.1g}")
