@@ -14,11 +14,9 @@ best mean at the end is reported. Everything else is at its default.
 from __future__ import annotations
 
 import argparse
-import bz2
 import dataclasses
-import gzip
+import functools
 import json
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -31,9 +29,11 @@ import numpy as np
 
 import wior
 from wior import oracle
+from wior.data import ijcnn1, mnist
 from wior.methods import classes
 from wior.orders import Independent, RandomReshuffling
 from wior.tasks import quadratic
+from wior.tasks.ridge import exact_objective, minimum, ridge_per_feature
 from workloads import cross_entropy
 
 ORDERS = {"independent": Independent(), "random reshuffling": RandomReshuffling()}
@@ -56,62 +56,27 @@ class Task:
     judged_by: str
 
 
-def ridge(folder: Path, budget: int = 40_000) -> Task:
+def ridge(folder: Path | None, budget: int = 40_000) -> Task:
     """x is the logarithm of a ridge for each of 22 features; the score is h(x) at the exact inner solution, above the best known."""
-    rows, labels = _ijcnn1(folder / "tabular" / "ijcnn1.bz2")
+    train, valid, test = ijcnn1(folder)
     # cut to whole batches, for SABA
-    train, valid = (rows[:34_944], labels[:34_944]), (rows[35_000:49_976], labels[35_000:49_976])
-
-    def loss(y: Any, batch: Any) -> Any:
-        return jnp.mean(jax.nn.softplus(-batch[1] * (batch[0] @ y)))
-
-    problem = wior.Bilevel(
-        lambda x, y, b: loss(y, b), lambda x, y, b: loss(y, b) + 0.5 * jnp.sum(jnp.exp(x) * y * y), valid, train
-    )
-    x0, y0 = jnp.full(22, -3.0), jnp.zeros(22)
-    objective = jax.jit(jax.value_and_grad(lambda x: _exact(loss, x, train, valid)))
-    best = _minimum(objective, x0)
-    first = float(objective(x0)[0]) - best
+    cut = lambda rows, n: (rows.features[:n], rows.labels[:n])
+    task = ridge_per_feature(cut(train, 34_944), cut(valid, 14_976), test)
+    objective = jax.jit(jax.value_and_grad(functools.partial(exact_objective, task.problem)))
+    best = minimum(objective, task.x0)
+    first = float(objective(task.x0)[0]) - best
 
     def score(x: Any, y: Any) -> dict[str, Any]:
         return {"gap": (objective(x)[0] - best) / first}
 
     return Task(
-        "ridge on ijcnn1", problem, x0, y0, 64, (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0), (0.3, 1.0, 3.0), budget, score, "gap"
+        "ridge on ijcnn1", task.problem, task.x0, task.y0, 64, (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0), (0.3, 1.0, 3.0), budget, score, "gap"
     )  # fmt: skip
 
 
-def _exact(loss: Any, x: Any, train: Any, valid: Any) -> Any:
-    """h(x), differentiated through the last Newton step: exact at the solution."""
-    inner = lambda x, y: loss(y, train) + 0.5 * jnp.sum(jnp.exp(x) * y * y)
-
-    def newton(y: Any) -> Any:
-        return y - jnp.linalg.solve(jax.hessian(inner, 1)(x, y), jax.grad(inner, 1)(x, y))
-
-    y = jnp.zeros_like(x)
-    for _ in range(9):
-        y = jax.lax.stop_gradient(newton(y))
-    return loss(newton(y), valid)
-
-
-def _minimum(objective: Any, x: Any, steps: int = 400) -> float:
-    """The smallest value that gradient descent with Barzilai and Borwein's lengths finds."""
-    value, gradient = objective(x)
-    best, length = float(value), 1.0
-    for _ in range(steps):
-        moved = x - length * gradient
-        value, after = objective(moved)
-        step, change = moved - x, after - gradient
-        curvature = float(jnp.abs(step @ change))
-        length = min(float(step @ step) / curvature, 1e3) if curvature > 0 else 1.0
-        x, gradient, best = moved, after, min(best, float(value))
-    return best
-
-
-def cleaning(folder: Path, budget: int = 40_000) -> Task:
+def cleaning(folder: Path | None, budget: int = 40_000) -> Task:
     """Softmax regression; the score is the loss on the 10000 test images, with the share of wrongly kept or dropped rows beside it."""
-    images, labels = _mnist(folder / "mnist", "train")
-    test = _mnist(folder / "mnist", "t10k")
+    (images, labels), test = mnist(folder)
     rng = np.random.default_rng(0)
     chosen = rng.permutation(60_000)[:25_000]
     noisy, clean = chosen[:20_000], chosen[20_000:]
@@ -259,24 +224,6 @@ def _panel(axes: Any, task: str, rows: list[dict[str, Any]]) -> None:
     axes.title.set_fontsize(10)
 
 
-def _ijcnn1(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    lines = bz2.decompress(path.read_bytes()).decode().splitlines()
-    rows, labels = np.zeros((len(lines), 22), np.float32), np.zeros(len(lines), np.float32)
-    for i, line in enumerate(lines):
-        label, *pairs = line.split()
-        labels[i] = float(label)
-        for pair in pairs:
-            column, value = pair.split(":")
-            rows[i, int(column) - 1] = float(value)
-    return rows, labels
-
-
-def _mnist(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    read = lambda name, offset: np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8, offset=offset)
-    images = read(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784).astype(np.float32) / 255
-    return images, read(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int32)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task", choices=["ridge", "cleaning", "others", "plot"])
@@ -289,9 +236,8 @@ def main() -> None:
     if arguments.task == "plot":
         plot([row for path in arguments.results for row in json.loads(path.read_text())], arguments.png)
         return
-    folder = Path(os.environ.get("WIOR_DATA", ""))
     budget = {} if arguments.budget is None else {"budget": arguments.budget}
-    made = {"ridge": lambda: [ridge(folder, **budget)], "cleaning": lambda: [cleaning(folder, **budget)], "others": lambda: others(**budget)}  # fmt: skip
+    made = {"ridge": lambda: [ridge(None, **budget)], "cleaning": lambda: [cleaning(None, **budget)], "others": lambda: others(**budget)}  # fmt: skip
     rows = []
     print(f"{jax.devices()[0].device_kind} ({platform.machine()}), jax {jax.__version__}", flush=True)
     for task in made[arguments.task]():
