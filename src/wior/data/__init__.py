@@ -6,6 +6,7 @@ from wior.data.mini_imagenet import mini_imagenet
 from wior.data.mnist import mnist
 from wior.data.omniglot import omniglot
 from wior.data.rows import Parts, Rows, Split, TrainTest, split
+from wior.data.synthetic import blobs, glyphs
 from wior.data.tabular import covtype, ijcnn1, standardise
 from wior.data.tiny_imagenet_fs import tiny_imagenet_fs
 
@@ -16,8 +17,10 @@ __all__ = [
     "Rows",
     "Split",
     "TrainTest",
+    "blobs",
     "covtype",
     "digits",
+    "glyphs",
     "ijcnn1",
     "mini_imagenet",
     "mnist",

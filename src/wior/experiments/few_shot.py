@@ -13,7 +13,7 @@ import numpy as np
 
 import wior
 from wior import baselines
-from wior.data import FewShotParts, mini_imagenet, omniglot, tiny_imagenet_fs, with_rotations
+from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagenet_fs, with_rotations
 from wior.experiments import comparison, figures
 from wior.experiments.claims import Claim, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
@@ -228,6 +228,15 @@ OMNIGLOT = FewShot(
     batch=8,
     tasks=4000,
     quick=QUICK,
+)
+
+GLYPHS = dataclasses.replace(
+    OMNIGLOT,
+    TITLE="Hyper-representation on made-up drawings",
+    key="glyphs",
+    load=lambda options: Images("made-up drawings", glyphs()),
+    steps=400,
+    quick={**QUICK, "steps": 40},
 )
 
 # four steps of 0.01 on features 25 times as long in square are four steps of 0.4 on those of Omniglot

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wior.data import Rows, covtype, ijcnn1, standardise
+from wior.data import Rows, blobs, covtype, ijcnn1, standardise
 from wior.experiments import cleaning, few_shot
 from wior.experiments.experiment import Options
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
@@ -68,6 +68,15 @@ TASKS: dict[str, Named] = {
         ConditionalBilevel,
         "MiniImageNet, or its stand-in",
         _few_shot(few_shot.MINI_IMAGENET, 5, 1),
+    ),
+    "few-shot": Named(
+        "hyper-representation, 5-way 1-shot",
+        ConditionalBilevel,
+        "synthetic",
+        _few_shot(few_shot.GLYPHS, 5, 1),
+    ),
+    "ridge": Named(
+        "a ridge for each class", Bilevel, "synthetic", lambda options: ridge_per_class(*blobs(), classes=4)
     ),
     "ridge-ijcnn1": Named("a ridge for each feature", Bilevel, "ijcnn1", _on_ijcnn1(ridge_per_feature)),
     "ridge-covtype": Named(

@@ -1,0 +1,68 @@
+"""Data made up from a seed, for the tasks that have data sets: rows in classes, and drawings in classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wior.data.few_shot import FewShotParts, ImageClasses
+from wior.data.rows import Parts, Rows
+
+STROKE = 4  # points through which a glyph is drawn
+INK = 255
+
+
+def blobs(
+    train: int = 2000,
+    valid: int = 500,
+    test: int = 1000,
+    *,
+    classes: int = 4,
+    inputs: int = 20,
+    noise: float = 0.6,
+    seed: int = 0,
+) -> Parts:
+    """A Gaussian cloud for each class around a centre of its own, in half of the inputs; the others tell nothing."""
+    for name, number in {
+        "train": train,
+        "valid": valid,
+        "test": test,
+        "classes": classes - 1,
+        "inputs": inputs,
+    }.items():
+        if number < 1:
+            raise ValueError(f"{name} is too small for blobs, which need rows, inputs and at least two classes")
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(classes, inputs)) * (np.arange(inputs) < (inputs + 1) // 2)
+
+    def part(n: int) -> Rows:
+        labels = random.integers(0, classes, n).astype(np.int32)
+        return Rows((centres[labels] + noise * random.normal(size=(n, inputs))).astype(np.float32), labels)
+
+    return Parts(part(train), part(valid), part(test))
+
+
+def glyphs(
+    train: int = 60, valid: int = 20, test: int = 20, *, per_class: int = 20, side: int = 28, seed: int = 0
+) -> FewShotParts:
+    """Drawings (classes, per_class, side, side, 1) of ink 255 on 0: a class is a line through some points, an image one hand's try at it."""
+    random = np.random.default_rng(seed)
+
+    def part(name: str, classes: int) -> ImageClasses:
+        points = random.uniform(0.15, 0.85, (classes, 1, STROKE, 2))
+        tries = points + 0.04 * random.normal(size=(classes, per_class, STROKE, 2))
+        return ImageClasses(_drawn(tries, side), tuple(f"{name}-{number}" for number in range(classes)))
+
+    return FewShotParts(part("train", train), part("valid", valid), part("test", test))
+
+
+def _drawn(tries: np.ndarray, side: int) -> np.ndarray:
+    """Lines through points (..., points, 2) in the unit square, as images (..., side, side, 1): ink near the line."""
+    along = np.linspace(0, 1, 24)[:, None]
+    start, end = tries[..., :-1, None, :], tries[..., 1:, None, :]
+    line = (start + along * (end - start)).reshape(*tries.shape[:-2], -1, 2) * (side - 1)
+    images = np.zeros((*tries.shape[:-2], side, side), np.uint8)
+    places = [np.asarray(place)[..., None] for place in np.indices(tries.shape[:-2])]
+    for near in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        pixels = np.clip(np.floor(line).astype(int) + near, 0, side - 1)
+        images[(*places, pixels[..., 0], pixels[..., 1])] = INK
+    return images[..., None]
