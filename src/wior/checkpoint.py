@@ -27,12 +27,13 @@ FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps; `keep` saves stay."""
+    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end; `keep` saves stay."""
 
     folder: str | Path
     every_seconds: float = 60.0
     every_steps: int | None = None
     keep: int = 2
+    at_end: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, (str, Path)):

@@ -244,7 +244,8 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
             ) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
                 run.save()
                 saved_at = time.perf_counter()
-    run.save()
+    if store is not None and store.checkpoint.at_end:
+        run.save()
     report(run.step, run.latest())
     return Finished(
         run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds

@@ -7,6 +7,7 @@ more run of it by itself, without metrics, tells its seconds a step.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import wior
-from wior import oracle
+from wior import loop, oracle
 from wior.algorithms.algorithm import Algorithm
+from wior.checkpoint import Checkpoint
 from wior.experiments.claims import Ends
 from wior.experiments.folders import Arrays
 from wior.orders import Order
@@ -29,7 +31,7 @@ from wior.tasks.task import Task
 CALLS = oracle.CALLS
 ALONG = ("step", *CALLS)
 TIMED_STEPS = 400
-Piece = Callable[[str, int, Callable[[Report, Path | None], Arrays]], Arrays]
+Piece = Callable[[str, int, Callable[[Report, Checkpoint | None], Arrays]], Arrays]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _run(
     timed: bool,
     tuning_steps: int | None,
     report: Report,
-    checkpoint: Path | None,
+    checkpoint: Checkpoint | None,
 ) -> Arrays:
     settings = entrant.settings(task.grid)
     options: dict[str, Any] = {
@@ -194,7 +196,9 @@ def _run(
         shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
     pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
     if timed and best is not None:
-        pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
+        # a state that overflows without reaching x and y stops a single run, and not a sweep
+        with contextlib.suppress(loop.NonFiniteError):
+            pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
     arrays = {
         key: values if values.ndim == 1 else values[shown]
         for key, values in result.history.items()

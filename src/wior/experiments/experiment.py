@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 import wior
+from wior.checkpoint import Checkpoint
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
@@ -80,7 +81,7 @@ def perform(
     config = folder.config
     with pieces(options.progress, command, experiment.count(options)) as begin:
 
-        def piece(name: str, steps: int, make: Callable[[Report, Path | None], Arrays]) -> Arrays:
+        def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
             report = begin(name, steps)
             return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
 

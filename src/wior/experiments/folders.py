@@ -19,10 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from wior.checkpoint import Checkpoint
+
 CONFIG = "config.json"
 SUMMARY = "summary.json"
 PIECES = "pieces"
 CHECKPOINTS = "checkpoints"
+SECONDS_BETWEEN_SAVES = 120.0
 
 Arrays = dict[str, np.ndarray]
 MACHINE = (
@@ -67,9 +70,12 @@ class RunFolder:
         shutil.rmtree(self._checkpoint(name), ignore_errors=True)
         return arrays
 
-    def checkpoint(self, name: str) -> Path | None:
-        """Where a long piece saves itself; nowhere on a machine without orbax."""
-        return self._checkpoint(name) if importlib.util.find_spec("orbax") else None
+    def checkpoint(self, name: str) -> Checkpoint | None:
+        """Where a long piece saves itself, now and then; nowhere on a machine without orbax."""
+        if importlib.util.find_spec("orbax") is None:
+            return None
+        # the end is in the piece itself
+        return Checkpoint(self._checkpoint(name), every_seconds=SECONDS_BETWEEN_SAVES, keep=1, at_end=False)
 
     def finish(self) -> None:
         """Gives the folder its name; its pieces are in the history by now."""
