@@ -106,11 +106,12 @@ def perform(
 def report_of(experiment: Any, command: str, config: Mapping[str, Any], found: Findings) -> str:
     """The findings for people, verdicts first."""
     options = config["options"]
+    seeds = config["settings"].get("seeds", options["seeds"])
     quick = " A quick version: fewer steps and settings than the figure." if options["quick"] else ""
     verdicts = f"## Verdicts\n\n{claims.markdown(found.claims)}\n\n" if found.claims else ""
     return (
         f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n"
-        f"`wior {command}`, {options['seeds']} seeds, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
+        f"`wior {command}`, {seeds} seeds, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
         f"{quick} Every setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n"
         f"{verdicts}{found.text}\n"
     )

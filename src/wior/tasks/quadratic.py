@@ -32,7 +32,7 @@ Array = Any  # numpy's while a problem is made, jax's afterwards
 Ends = tuple[float, float]
 
 EIGENVALUES = (0.5, 2.0)
-FREQUENCY = 3.0  # ω of the waves
+FREQUENCY = 2.0  # ω of the waves
 
 
 class Outer(NamedTuple):

@@ -1,0 +1,16 @@
+"""The paper's experiments by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wior.experiments import cleaning, irm, rates
+from wior.experiments.few_shot import MINI_IMAGENET, OMNIGLOT
+
+EXPERIMENTS: dict[str, Any] = {
+    "irm": irm,
+    "cleaning": cleaning,
+    "omniglot": OMNIGLOT,
+    "miniimagenet": MINI_IMAGENET,
+    "rates": rates,
+}
