@@ -39,16 +39,24 @@ class Ends(NamedTuple):
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.values))
+        """Not finite where a run diverged."""
+        return mean_and_deviation(self.values)[0]
 
     @property
     def error(self) -> float:
         """The standard error of the mean; zero for one seed."""
-        n = len(self.values)
-        return float(np.std(self.values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+        return mean_and_deviation(self.values)[1] / len(self.values) ** 0.5
 
     def __str__(self) -> str:
-        return f"{self.mean:.4g} ± {np.std(self.values, ddof=1) if len(self.values) > 1 else 0:.1g}"
+        mean, deviation = mean_and_deviation(self.values)
+        return f"{mean:.4g} ± {deviation:.1g}"
+
+
+def mean_and_deviation(values: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation over seeds, the latter zero for one seed; not finite where a run diverged, without a warning."""
+    values = np.asarray(values, float)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 def ahead(one: Ends, other: Ends) -> bool:

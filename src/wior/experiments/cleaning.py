@@ -250,14 +250,18 @@ def _time_and_steps(task: Task, of: dict[str, Outcome]) -> Claim:
     wir = of[WIR]
     target = wir.end("clean_loss", task).mean
 
-    def gain(label: str, along: str) -> float:
-        return wir.first_at("clean_loss", target, task, along) / of[label].first_at("clean_loss", target, task, along)
+    def share(label: str, along: str) -> float:
+        """Infinite where the loss is never reached, NaN where WiR-BO ends no better than it began."""
+        own, its = (one.first_at("clean_loss", target, task, along) for one in (of[label], wir))
+        return own / its if its > 0 else np.nan
 
-    gains = [(gain(label, "step"), gain(label, "seconds")) for label in (SO, RR)]
-    parts = [seconds > steps for steps, seconds in gains] + [seconds > 1 for _, seconds in gains]
+    shares = [(share(label, "step"), share(label, "seconds")) for label in (SO, RR)]
+    parts = [seconds < steps for steps, seconds in shares] + [seconds < 1 for _, seconds in shares]
     numbers = "; ".join(
-        f"{label} needs {1 / steps:.2f} of its steps and {1 / seconds:.2f} of its seconds"
-        for label, (steps, seconds) in zip((SO, RR), gains, strict=True)
+        f"{label} needs {steps:.2f} of its steps and {seconds:.2f} of its seconds"
+        if np.isfinite(steps)
+        else f"{label} does not come there"
+        for label, (steps, seconds) in zip((SO, RR), shares, strict=True)
     )
     return Claim(
         "The lead over WiR-BO is larger in time than in steps.",

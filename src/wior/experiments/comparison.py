@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import wior
 from wior import loop, oracle
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint
-from wior.experiments.claims import Ends
+from wior.experiments.claims import Ends, mean_and_deviation
 from wior.experiments.folders import Arrays
 from wior.orders import Order
 from wior.progress import Report
@@ -181,7 +182,7 @@ def _run(
 
     if tuning_steps is None:
         result = swept(settings, seeds, task.steps, progress=report, checkpoint=checkpoint)
-        scores = result.final(task.judged_by).mean(-1)
+        scores = _scores(result, task).mean(-1)
         best = _best(scores, task)
         shown, compiled = best or 0, result.compile_seconds
     else:
@@ -190,7 +191,7 @@ def _run(
         tuned = [
             swept(repeated[at : at + len(seeds)], seeds[:1], tuning_steps) for at in range(0, len(repeated), len(seeds))
         ]
-        scores = np.concatenate([part.final(task.judged_by)[:, 0] for part in tuned])[: len(settings)]
+        scores = np.concatenate([_scores(part, task)[:, 0] for part in tuned])[: len(settings)]
         best = _best(scores, task)
         result = swept(settings[best or 0 :][:1], seeds, task.steps, progress=report, checkpoint=checkpoint)
         shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
@@ -214,6 +215,13 @@ def _run(
         "compile_seconds": compiled,
     }
     return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _scores(result: wior.SweepResult, task: Task) -> np.ndarray:
+    """The criterion at the end, (settings, seeds); NaN where x or y is not finite, of which accuracy for one knows nothing."""
+    score = result.final(task.judged_by)
+    finite = [np.isfinite(leaf).reshape(*score.shape, -1).all(-1) for leaf in jax.tree.leaves((result.x, result.y))]
+    return np.where(np.logical_and.reduce(finite) & np.isfinite(score), score, np.nan)
 
 
 def _best(scores: np.ndarray, task: Task) -> int | None:
@@ -261,8 +269,12 @@ def rows(task: Task, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def spread(values: np.ndarray) -> dict[str, Any]:
     """Mean and standard deviation over seeds; `None` for what does not exist: a diverged run, the deviation of one seed."""
-    std = values.std(ddof=1) if len(values) > 1 else np.nan
-    return {"mean": _number(values.mean()), "std": _number(std), "seeds": [_number(value) for value in values]}
+    mean, std = mean_and_deviation(values)
+    return {
+        "mean": _number(mean),
+        "std": _number(std) if len(values) > 1 else None,
+        "seeds": [_number(value) for value in values],
+    }
 
 
 def write_history(path: Path, groups: Mapping[str, Sequence[Outcome]]) -> None:

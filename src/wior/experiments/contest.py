@@ -24,7 +24,8 @@ RESTATED: dict[type[Problem], tuple[type[Problem], ...]] = {
     Compositional: (Bilevel,),
     ConditionalCompositional: (ConditionalBilevel,),
 }
-QUICK = 10  # a quick version has that share of the steps
+QUICK = 10  # a quick version has that share of the steps, where the task has none of its own
+OWN_QUICK = ("cleaning", "omniglot", "miniimagenet")
 
 
 METHODS = {kind.__name__.lower(): kind for kind in classes()}
@@ -84,7 +85,7 @@ class Contest:
         given = {"outer_lr": self.outer_lr, "inner_lr": self.inner_lr}
         return dataclasses.replace(
             task,
-            steps=self.steps or max(1, task.steps // (QUICK if options.quick and self.name != "cleaning" else 1)),
+            steps=self.steps or max(1, task.steps // (QUICK if options.quick and self.name not in OWN_QUICK else 1)),
             batch_size=self.batch_size or task.batch_size,
             grid={**task.grid, **{name: rates for name, rates in given.items() if rates}},
         )

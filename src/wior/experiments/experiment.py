@@ -79,7 +79,7 @@ def perform(
     }
     folder = RunFolder(out, config, resume)
     config = folder.config
-    with pieces(options.progress, command, experiment.count(options)) as begin:
+    with folder.in_use(), pieces(options.progress, command, experiment.count(options)) as begin:
 
         def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
             report = begin(name, steps)

@@ -22,7 +22,7 @@ class Style(NamedTuple):
 def styles(labels: Sequence[str]) -> dict[str, Style]:
     """A colour and a line for each, no two alike."""
     return {
-        label: Style(COLOURS[i % len(COLOURS)], LINES[(i // len(COLOURS) + i) % len(LINES)])
+        label: Style(COLOURS[i % len(COLOURS)], LINES[(2 * (i // len(COLOURS)) + i) % len(LINES)])
         for i, label in enumerate(labels)
     }
 
@@ -47,8 +47,9 @@ def tidy(axis: Any) -> None:
 
 def curve(axis: Any, along: np.ndarray, values: np.ndarray, style: Style, label: str, log: bool) -> None:
     """The mean over the first axis and one standard deviation around it."""
-    mean = values.mean(0)
-    std = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+    with np.errstate(invalid="ignore", over="ignore"):  # of runs that diverged
+        mean = values.mean(0)
+        std = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
     axis.plot(along, mean, color=style.colour, linestyle=style.line, linewidth=style.width, label=label)
     lowest = np.maximum(mean - std, mean / 10) if log else mean - std
     axis.fill_between(along, lowest, mean + std, color=style.colour, alpha=0.15, linewidth=0)
@@ -60,7 +61,8 @@ def legend(figure: Any, axis: Any, columns: int = 4) -> None:
 
 def limits(curves: Sequence[np.ndarray], skip: float = 0.1, margin: float = 0.05) -> tuple[float, float]:
     """Limits that show where curves differ, leaving out their steep beginning; those of a share where nothing is finite."""
-    settled = np.concatenate([values[..., int(skip * values.shape[-1]) :].ravel() for values in curves])
+    parts = [values[..., int(skip * values.shape[-1]) :].ravel() for values in curves]
+    settled = np.concatenate([np.zeros(0), *parts])
     settled = settled[np.isfinite(settled)]
     if not settled.size:
         return 0.0, 1.0

@@ -43,6 +43,7 @@ class RunFolder:
         self.config = json.loads(json.dumps(config))
         refuse_what_is_not_ours(self.path, made_by_wior)
         self.work = self.path.with_name(f".{self.path.name}-unfinished")
+        self._remove_if_nothing_is_done()
         if self.work.exists():
             if not resume:
                 raise FileExistsError(
@@ -79,18 +80,33 @@ class RunFolder:
 
     def finish(self) -> None:
         """Gives the folder its name; its pieces are in the history by now."""
+        refuse_what_is_not_ours(self.path, made_by_wior)
         for folder in (PIECES, CHECKPOINTS):
             shutil.rmtree(self.work / folder, ignore_errors=True)
-        refuse_what_is_not_ours(self.path, made_by_wior)
         put_in_place(self.work, self.path)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Where the work ends before any of it is done, nothing is left behind."""
+        try:
+            yield
+        except BaseException:
+            self._remove_if_nothing_is_done()
+            raise
+
+    def _remove_if_nothing_is_done(self) -> None:
+        pieces, saves = (self.work / PIECES).glob("*.npz"), (self.work / CHECKPOINTS).rglob("*")
+        done = (self.work / SUMMARY).exists() or any(pieces) or any(path.name.isdigit() for path in saves)
+        if not done:  # a save of a checkpoint is named by its step
+            shutil.rmtree(self.work, ignore_errors=True)
 
     def _checkpoint(self, name: str) -> Path:
         return self.work / CHECKPOINTS / _as_file_name(name)
 
     def _check_same_run(self) -> None:
         try:
-            before = json.loads((self.work / CONFIG).read_text())
-        except (OSError, ValueError):
+            before = dict(json.loads((self.work / CONFIG).read_text()))
+        except (OSError, ValueError, TypeError):
             before = {}
         self.config |= {key: before[key] for key in MACHINE if key in before}
         differing = sorted(key for key in before.keys() | self.config.keys() if before.get(key) != self.config.get(key))

@@ -18,15 +18,15 @@ def shown(summary: Mapping[str, Any]) -> Group:
     """Verdicts, a table for each comparison, and where everything is."""
     parts: list[Any] = []
     for claim in summary["claims"]:
-        verdict = claim["verdict"]
-        parts += [
-            Text.assemble((f"{verdict:>13}", f"bold {COLOURS[verdict]}"), f"  {claim['text']}"),
-            Text(f"{'':15}{claim['evidence']}", "dim"),
-            "",
-        ]
+        row = Table.grid(padding=(0, 2))
+        row.add_column(justify="right", width=13)
+        row.add_column()
+        row.add_row(Text(claim["verdict"], f"bold {COLOURS[claim['verdict']]}"), claim["text"])
+        row.add_row("", Text(claim["evidence"], "dim"))
+        parts += [row, ""]
     for title, rows in _groups(summary).items():
         parts += [_table(title, rows), ""]
-    return Group(*parts, f"Report, figures and numbers: {summary['folder']}/")
+    return Group(*parts, Text(f"Report, figures and numbers: {summary['folder']}/"))
 
 
 def _groups(summary: Mapping[str, Any]) -> dict[str, Sequence[Mapping[str, Any]]]:
