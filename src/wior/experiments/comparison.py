@@ -7,7 +7,6 @@ more run of it by itself, without metrics, tells its seconds a step.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -78,7 +77,7 @@ class Outcome:
     best: int | None  # None where every setting diverged
     seeds: list[int]
     history: dict[str, np.ndarray]  # metrics (seeds, records), `step` and calls (records,) of the tuned setting
-    pace: float  # seconds a step of one run
+    pace: float  # seconds a step of one run; NaN where it could not be timed
     compile_seconds: float
 
     @property
@@ -197,9 +196,12 @@ def _run(
         shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
     pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
     if timed and best is not None:
-        # a state that overflows without reaching x and y stops a single run, and not a sweep
-        with contextlib.suppress(loop.NonFiniteError):
+        try:
             pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
+        except (
+            loop.NonFiniteError
+        ):  # a state that overflows without reaching x and y stops a single run, and not a sweep
+            pace = np.nan
     arrays = {
         key: values if values.ndim == 1 else values[shown]
         for key, values in result.history.items()
@@ -255,7 +257,7 @@ def rows(task: Task, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             "at_edge": one.at_edge,
             "diverged": one.best is None,
             "steps": int(one.history["step"][-1]),
-            "microseconds_a_step": 1e6 * one.pace,
+            "microseconds_a_step": _number(1e6 * one.pace),
             "compile_seconds": one.compile_seconds,
             **{call: float(one.history[call][-1]) for call in CALLS},
             "grid": [
@@ -290,7 +292,7 @@ def write_history(path: Path, groups: Mapping[str, Sequence[Outcome]]) -> None:
                             "label": one.label,
                             "seed": seed,
                             "step": int(step),
-                            "seconds": float(one.seconds[record]),
+                            "seconds": _number(one.seconds[record]),
                             **{call: float(one.history[call][record]) for call in CALLS},
                             **{metric: _number(one.history[metric][place, record]) for metric in metrics},
                         }
@@ -320,7 +322,7 @@ def table(task: Task, found: Sequence[Mapping[str, Any]]) -> str:
                     row["label"],
                     *(with_deviation(row[metric]) for metric in metrics),
                     sizes + edge,
-                    f"{row['microseconds_a_step']:.0f}",
+                    in_microseconds(row),
                     f"{row['backward_passes'] / row['steps']:.3g}",
                 ]
             )
@@ -333,6 +335,11 @@ def with_deviation(value: Mapping[str, Any], digits: int = 4) -> str:
     if value["mean"] is None:
         return "diverged"
     return f"{value['mean']:.{digits}g}" + ("" if value["std"] is None else f" ± {value['std']:.2g}")
+
+
+def in_microseconds(row: Mapping[str, Any]) -> str:
+    pace = row["microseconds_a_step"]
+    return "–" if pace is None else f"{pace:.0f}"
 
 
 def _rank(value: float, largest: bool, diverged: bool) -> float:

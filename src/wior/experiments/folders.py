@@ -64,7 +64,8 @@ class RunFolder:
             with np.load(path, allow_pickle=False) as saved:
                 return {key: saved[key] for key in saved.files}
         arrays = make()
-        unfinished = path.with_suffix(".part")
+        self._refuse_if_taken_over()
+        unfinished = path.with_suffix(f".{uuid.uuid4().hex[:8]}.part")
         with unfinished.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         os.replace(unfinished, path)
@@ -80,6 +81,7 @@ class RunFolder:
 
     def finish(self) -> None:
         """Gives the folder its name; its pieces are in the history by now."""
+        self._refuse_if_taken_over()
         refuse_what_is_not_ours(self.path, made_by_wior)
         for folder in (PIECES, CHECKPOINTS):
             shutil.rmtree(self.work / folder, ignore_errors=True)
@@ -100,14 +102,22 @@ class RunFolder:
         if not done:  # a save of a checkpoint is named by its step
             shutil.rmtree(self.work, ignore_errors=True)
 
+    def _refuse_if_taken_over(self) -> None:
+        """A run that is begun into the same folder while this one has nothing done takes its place."""
+        if self._saved_config() != self.config:
+            raise FileExistsError(f"another run into {self.path} was begun meanwhile; give each a folder of its own")
+
+    def _saved_config(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self.work / CONFIG).read_text()))
+        except (OSError, ValueError, TypeError):
+            return {}
+
     def _checkpoint(self, name: str) -> Path:
         return self.work / CHECKPOINTS / _as_file_name(name)
 
     def _check_same_run(self) -> None:
-        try:
-            before = dict(json.loads((self.work / CONFIG).read_text()))
-        except (OSError, ValueError, TypeError):
-            before = {}
+        before = self._saved_config()
         self.config |= {key: before[key] for key in MACHINE if key in before}
         differing = sorted(key for key in before.keys() | self.config.keys() if before.get(key) != self.config.get(key))
         if differing:

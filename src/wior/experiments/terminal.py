@@ -10,6 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from wior.experiments.comparison import in_microseconds
+
 COLOURS = {"holds": "green", "partly": "yellow", "does not hold": "red"}
 SHOWN = 2  # measures in a table of 100 columns
 
@@ -46,9 +48,7 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("step sizes")
     for row in rows:
         sizes = "diverged" if row["diverged"] else ", ".join(f"{value:g}" for value in row["setting"].values())
-        table.add_row(
-            row["label"], *(_value(row[name]) for name in measures), f"{row['microseconds_a_step']:.0f}", sizes
-        )
+        table.add_row(row["label"], *(_value(row[name]) for name in measures), in_microseconds(row), sizes)
     return table
 
 
