@@ -14,6 +14,7 @@ import wior
 from runs import run_main
 from wior import cli
 from wior.experiments import demo
+from wior.experiments.folders import whole_folder
 
 FILES = {"summary.json", "curves.csv", "comparison.png"}
 WIOR = Path(sys.executable).with_name("wior")
@@ -187,14 +188,14 @@ def fill(folder, text):
 
 
 def write(out, text, then=lambda: None):
-    with demo.whole_folder(out) as folder:
+    with whole_folder(out, demo.is_a_demo) as folder:
         fill(folder, text)
         then()
 
 
 def test_a_folder_appears_whole(tmp_path):
     out = tmp_path / "new" / "out"
-    with demo.whole_folder(out) as folder:
+    with whole_folder(out, demo.is_a_demo) as folder:
         assert not out.exists()
         fill(folder, "one")
     assert json.loads((out / demo.SUMMARY).read_text())["text"] == "one"
@@ -205,7 +206,7 @@ def test_a_folder_appears_whole(tmp_path):
 def test_an_earlier_demo_is_replaced(tmp_path):
     out = tmp_path / "out"
     for text in ("one", "two"):
-        with demo.whole_folder(out) as folder:
+        with whole_folder(out, demo.is_a_demo) as folder:
             fill(folder, text)
             if text == "one":
                 (folder / demo.CURVES).write_text("old")
@@ -245,7 +246,7 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path, content):
     out.mkdir()
     for name, text in content.items():
         (out / name).write_text(text)
-    with pytest.raises(FileExistsError, match="left as it is"), demo.whole_folder(out):
+    with pytest.raises(FileExistsError, match="left as it is"), whole_folder(out, demo.is_a_demo):
         pytest.fail("the work began")
     assert {path.name: path.read_text() for path in out.iterdir()} == content
 

@@ -1,5 +1,7 @@
 """The driver: history, limits, errors, and that one program serves every length."""
 
+import dataclasses
+import functools
 import re
 
 import jax
@@ -244,3 +246,76 @@ def test_programs_are_given_up_before_there_is_no_room_for_more(monkeypatch):
     assert blocks.block._cache_size() == 1
     for result in (again, third):
         np.testing.assert_array_equal(result.y["slope"], first.y["slope"])
+
+
+def swept(grid, **options):
+    x0, y0 = runs.start()
+    options = {"batch_size": (3, 5), "steps": 14, "record_every": 7, "metrics": runs.metrics, "seeds": [3, 5]} | options
+    return wior.sweep(runs.problem(), options.pop("algorithm", runs.ALGORITHM), x0, y0, grid=grid, **options)
+
+
+def test_a_sweep_takes_a_list_of_settings():
+    settings = [{"outer_lr": 0.01, "inner_lr": 0.02}, {"outer_lr": 0.03, "inner_lr": 0.01}]  # no product
+    listed = swept(settings, best_by="size")
+    assert listed.settings == settings
+    assert listed.best == settings[listed.best_index]
+    for i, setting in enumerate(settings):
+        product = swept({name: [value] for name, value in setting.items()} | {"adjoint_lr": [0.03, 0.01]})
+        for name in ("size", "first"):  # 0.03 is the algorithm's own
+            np.testing.assert_allclose(listed.history[name][i], product.history[name][0], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ([], "grid, as a list, must be at least one setting"),
+        ([{"outer_lr": 0.1}, {"inner_lr": 0.1}], "all of the same names"),
+        ([{"outer_lr": 0.1}, {"outer_lr": 0.1, "inner_lr": 0.1}], "all of the same names"),
+        ([{"momentum": 0.1}], "grid names 'momentum', which WiORBO does not have"),
+        ([{"outer_lr": -0.1}], "outer_lr must be"),
+    ],
+)
+def test_a_list_of_settings_that_cannot_be_run_is_refused(grid, message):
+    with pytest.raises(ValueError, match=message):
+        swept(grid)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["goal"], meta_fields=["power"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class Judge:
+    """Metrics that hold data."""
+
+    goal: jax.Array
+    power: int
+
+    def __call__(self, x, y):
+        return {"apart": jnp.sum(jnp.abs(y["slope"] - self.goal) ** self.power), "first": x["dense"][0]}
+
+
+def test_metrics_may_be_a_tree_of_data():
+    goal = jnp.arange(float(runs.D))
+    judge = Judge(goal, 3)
+    settings = [{"outer_lr": 0.01}, {"outer_lr": 0.03}]
+    together = swept(settings, metrics=judge, side_by_side=True)
+    in_turn = swept(settings, metrics=judge, side_by_side=False)
+    for name in ("apart", "first"):
+        assert together.history[name].shape == (2, 2, 3)
+        np.testing.assert_allclose(in_turn.history[name], together.history[name], rtol=1e-12)
+    expected = np.sum(np.abs(together.y["slope"] - np.asarray(goal)) ** 3, -1)
+    np.testing.assert_allclose(together.final("apart"), expected, rtol=1e-12)
+    alone = runs.solve(steps=14, metrics=judge)
+    np.testing.assert_allclose(alone.history["apart"], together.history["apart"][0, 0], rtol=1e-12)
+    other = runs.solve(steps=14, metrics=Judge(goal + 1, 3))  # other data, not those of before
+    assert other.history["apart"][0] != alone.history["apart"][0]
+
+
+def test_progress_may_be_a_function():
+    for run in (runs.solve, functools.partial(swept, [{"outer_lr": 0.01}, {"outer_lr": 0.03}])):
+        told = []
+        run(steps=14, progress=lambda step, latest, told=told: told.append((step, latest)))
+        steps = [step for step, _ in told]
+        assert steps == sorted(steps)
+        assert steps[0] > 0
+        assert steps[-1] == 14
+        assert len(set(steps)) > 1
+        assert all(set(latest) == {"size", "first"} for _, latest in told)

@@ -149,9 +149,19 @@ def reproduce(
     Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder. The full versions of
     cleaning, omniglot and miniimagenet want a GPU.
     """
+    from wior.experiments.experiment import Options
     from wior.experiments.reproduce import EXPERIMENTS
 
     given = (data, seeds, quick, progress, _names(only))
+    if only:
+        if not hasattr(EXPERIMENTS[figure.value], "panels"):
+            raise typer.BadParameter(
+                f"--only is for figures with panels, omniglot and miniimagenet, not for {figure.value}"
+            )
+        try:
+            EXPERIMENTS[figure.value].panels(Options(*given))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
     summary = _perform(EXPERIMENTS[figure.value], f"reproduce {figure.value}", out, given, resume, debug)
     _show(summary, as_json)
     if strict and any(claim["verdict"] != "holds" for claim in summary["claims"]):

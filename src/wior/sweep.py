@@ -151,6 +151,12 @@ def grid_settings(
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be one of wior's algorithms, got {algorithm!r}")
     names = [field.name for field in dataclasses.fields(algorithm)]
+    if not isinstance(grid, Mapping) and not (
+        isinstance(grid, Sequence) and all(isinstance(setting, Mapping) for setting in grid)
+    ):
+        raise TypeError(
+            f"grid must map names of hyper-parameters to lists of values, or be a list of settings, got {grid!r}"
+        )
     listed = None if isinstance(grid, Mapping) else [dict(setting) for setting in grid]
     if listed is not None and not (listed and all(setting.keys() == listed[0].keys() for setting in listed)):
         raise ValueError(f"grid, as a list, must be at least one setting, all of the same names; got {grid!r}")

@@ -117,6 +117,8 @@ class Outcome:
         first = int(np.argmax(good))
         if first == 0:
             return float(places[0])
+        if not np.isfinite(mean[first - 1]):
+            return float(places[first])
         part = (target - mean[first - 1]) / (mean[first] - mean[first - 1])
         return float(places[first - 1] + part * (places[first] - places[first - 1]))
 
@@ -193,15 +195,15 @@ def _run(
         scores = np.concatenate([_scores(part, task)[:, 0] for part in tuned])[: len(settings)]
         best = _best(scores, task)
         result = swept(settings[best or 0 :][:1], seeds, task.steps, progress=report, checkpoint=checkpoint)
+        if not np.isfinite(_scores(result, task)).all():
+            best = None  # the setting that was best in short runs does not last
         shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
     pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
     if timed and best is not None:
         try:
             pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
-        except (
-            loop.NonFiniteError
-        ):  # a state that overflows without reaching x and y stops a single run, and not a sweep
-            pace = np.nan
+        except loop.NonFiniteError:
+            pace = np.nan  # a state that overflows without reaching x and y stops a single run, and not a sweep
     arrays = {
         key: values if values.ndim == 1 else values[shown]
         for key, values in result.history.items()
@@ -233,7 +235,7 @@ def _best(scores: np.ndarray, task: Task) -> int | None:
 
 
 def _pace(task: Task, algorithm: Algorithm, steps: int, options: dict[str, Any]) -> float:
-    """Seconds a step, the second half of a run by itself in no fewer than two stretches, the fastest of them."""
+    """Seconds a step of a run by itself: the fastest of its second, third and fourth quarter."""
     every = max(1, steps // 4)
     run = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=4 * every, **{**options, "record_every": every})
     return float(np.diff(run.history["seconds"])[1:].min()) / every

@@ -49,7 +49,9 @@ class Contest:
     def __post_init__(self) -> None:
         _check("task", (self.name,), TASKS)
         problem = TASKS[self.name].problem
-        object.__setattr__(self, "methods", tuple(name.lower() for name in self.methods) or (PAPERS[problem],))
+        named = dict.fromkeys(name.lower() for name in self.methods)  # each once
+        object.__setattr__(self, "methods", tuple(named) or (PAPERS[problem],))
+        object.__setattr__(self, "orders", tuple(dict.fromkeys(self.orders)))
         _check("method", self.methods, METHODS)
         _check("order", self.orders, BY_NAME)
         taken = {problem, *RESTATED.get(problem, ())}

@@ -111,7 +111,7 @@ def report_of(experiment: Any, command: str, config: Mapping[str, Any], found: F
     verdicts = f"## Verdicts\n\n{claims.markdown(found.claims)}\n\n" if found.claims else ""
     return (
         f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n"
-        f"`wior {command}`, {seeds} seeds, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
+        f"`wior {command}`, {seeds} seed{'s' if seeds > 1 else ''}, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
         f"{quick} Every setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n"
         f"{verdicts}{found.text}\n"
     )

@@ -81,7 +81,7 @@ class FewShot:
             unknown = [name for name in options.only if name not in known]
             if unknown:
                 raise ValueError(f"--only must name panels, some of {', '.join(known)}; got {', '.join(unknown)}")
-            return tuple(known[name] for name in options.only)
+            return tuple(known[name] for name in dict.fromkeys(options.only))
         return PANELS[:1] if options.quick else PANELS
 
     def make_task(self, panel: Panel, images: Images, options: Options) -> Task:

@@ -28,11 +28,8 @@ CHECKPOINTS = "checkpoints"
 SECONDS_BETWEEN_SAVES = 120.0
 
 Arrays = dict[str, np.ndarray]
-MACHINE = (
-    "jax",
-    "device",
-    "machine",
-)  # of the configuration; a run may be finished on another machine than it was begun on
+# the part of the configuration in which two halves of one run may differ
+MACHINE = ("jax", "device", "machine")
 
 
 class RunFolder:
@@ -83,9 +80,16 @@ class RunFolder:
         """Gives the folder its name; its pieces are in the history by now."""
         self._refuse_if_taken_over()
         refuse_what_is_not_ours(self.path, made_by_wior)
-        for folder in (PIECES, CHECKPOINTS):
-            shutil.rmtree(self.work / folder, ignore_errors=True)
-        put_in_place(self.work, self.path)
+        # the pieces go last: where the folder cannot get its name they are not to be made again
+        aside = self.path.with_name(f".{self.path.name}-pieces-{uuid.uuid4().hex[:8]}")
+        (self.work / PIECES).rename(aside)
+        shutil.rmtree(self.work / CHECKPOINTS, ignore_errors=True)
+        try:
+            put_in_place(self.work, self.path)
+        except OSError:
+            aside.rename(self.work / PIECES)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
