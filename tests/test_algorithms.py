@@ -448,7 +448,11 @@ def test_wior_comp_is_wior_bo_on_the_bilevel_form(order):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("order", [Incremental(), RandomReshuffling(), Independent()], ids=repr)
+@pytest.mark.parametrize(
+    "order",
+    [RandomReshuffling(), *(pytest.param(order, marks=pytest.mark.slow) for order in (Incremental(), Independent()))],
+    ids=repr,
+)
 def test_wior_ccomp_is_wior_cbo_on_the_bilevel_form(order):
     case = problems.conditional_compositional_ragged()
     found = trajectory(case.problem, wior.WiORCComp(*RATES, inner_epochs=2), case, order, steps=21)

@@ -288,6 +288,7 @@ def test_a_conditional_method_ends_where_its_direction_vanishes(algorithm):
     np.testing.assert_allclose(x, conditionally_truncated(1, TAU), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_squared_error_of_a_conditional_estimate_halves_with_every_level():
     """Noise in the inner gradients alone, drawn independently; RT-MLMC's expectation is that of the deepest level."""
     rows = CONDITIONAL.problem.inner_data

@@ -63,7 +63,7 @@ def run(kind, solver=wior.solve, steps=9, **options):
 
 
 # Those whose state, length or memory is of a kind of its own; the others follow in `make slow`.
-FIRST = ("SABA", "SPABA", "VRBO", "RTMLMC")
+FIRST = ("SABA", "RTMLMC")
 in_turn = [
     pytest.param(kind, id=kind.__name__, marks=[] if kind.__name__ in FIRST else [pytest.mark.slow]) for kind in CLASSES
 ]
@@ -119,7 +119,12 @@ def test_every_required_parameter_is_a_step_size():
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "given"), [("SRBA", "period", 3), ("VRBO", "period", 1), ("SPABA", "probability", 3 / (3 + 9))]
+    ("kind", "name", "given"),
+    [
+        ("SRBA", "period", 3),
+        pytest.param("VRBO", "period", 1, marks=pytest.mark.slow),
+        pytest.param("SPABA", "probability", 3 / (3 + 9), marks=pytest.mark.slow),
+    ],
 )
 def test_what_is_left_to_the_data_is_the_rule_of_the_paper(kind, name, given):
     """Nine inner examples in batches of three: a pass is three steps, or one of VRBO's that takes three batches."""

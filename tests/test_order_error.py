@@ -59,7 +59,7 @@ def test_one_permutation_for_ever_has_no_error_over_whole_passes():
     assert np.all(found.largest["inner_gradient"][~whole] > 0)
 
 
-@pytest.mark.parametrize("balance", ["pair", "mean"])
+@pytest.mark.parametrize("balance", [pytest.param("pair", marks=pytest.mark.slow), "mean"])
 def test_herding_lowers_the_error_of_random_reshuffling(balance):
     measure = lambda order: wior.order_error(problem(), order, X, Y, 2, passes=40, warmup=20)
     reshuffled, herded = measure(RandomReshuffling()), measure(Herding(balance=balance))
@@ -84,7 +84,7 @@ def test_conditional_problems_are_measured_on_their_hypergradients():
     np.testing.assert_array_equal(everything.largest["hypergradient"], 0)
 
 
-@pytest.mark.parametrize("order", [RandomReshuffling(), Herding()], ids=repr)
+@pytest.mark.parametrize("order", [RandomReshuffling(), pytest.param(Herding(), marks=pytest.mark.slow)], ids=repr)
 def test_float32_is_measured_too(order):
     single = wior.order_error(problem(), order, X.astype(jnp.float32), Y.astype(jnp.float32), 4, passes=2)
     double = wior.order_error(problem(), order, X, Y, 4, passes=2)
