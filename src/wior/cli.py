@@ -218,7 +218,10 @@ def compare(
     progress: PROGRESS = True,
     debug: DEBUG = False,
 ) -> None:
-    """Compare methods under orders on a task, each tuned over the same grid."""
+    """Compare methods and orders on a task.
+
+    Every method under every order, each tuned over the same grid of step sizes, with the same batches and seeds.
+    """
     contest = _contest(task, methods, orders, steps, batch_size, outer_lr, inner_lr)
     _show(_perform(contest, f"compare {task}", out, (data, seeds, quick, progress), resume, debug), as_json)
 

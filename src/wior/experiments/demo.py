@@ -11,7 +11,6 @@ import contextlib
 import csv
 import itertools
 import json
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from rich.table import Table
 import wior
 from wior.algorithms.algorithm import Algorithm
 from wior.data import digits
+from wior.experiments.comparison import spread
 from wior.experiments.folders import whole_folder
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.tasks import DataCleaning, data_cleaning
@@ -189,13 +189,6 @@ def summarise(outcomes: list[Outcome], task: DataCleaning, rate: float, noise: s
             for method, result, seconds in outcomes
         ],
     }
-
-
-def spread(values: np.ndarray) -> dict[str, Any]:
-    """Mean and standard deviation over seeds; `None` for what does not exist: a diverged run, the deviation of one seed."""
-    numbers = (values.mean(), deviation(values) if len(values) > 1 else math.nan, *values)
-    mean, std, *seeds = (float(number) if math.isfinite(number) else None for number in numbers)
-    return {"mean": mean, "std": std, "seeds": seeds}
 
 
 def deviation(values: np.ndarray) -> Any:
