@@ -30,7 +30,7 @@ from wior.tasks.task import Task
 
 CALLS = oracle.CALLS
 ALONG = ("step", *CALLS)
-TIMED_STEPS = 400
+STRETCH, LONGEST_STRETCH = 0.1, 5.0  # seconds that are timed at once
 Piece = Callable[[str, int, Callable[[Report, Checkpoint | None], Arrays]], Arrays]
 
 
@@ -201,7 +201,7 @@ def _run(
     pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
     if timed and best is not None:
         try:
-            pace = _pace(task, entrant.algorithm(settings[best]), min(task.steps, TIMED_STEPS), options)
+            pace = _pace(task, entrant.algorithm(settings[best]), pace, options)
         except loop.NonFiniteError:
             pace = np.nan  # a state that overflows without reaching x and y stops a single run, and not a sweep
     arrays = {
@@ -234,11 +234,17 @@ def _best(scores: np.ndarray, task: Task) -> int | None:
     return int(np.argmax(np.where(finite, signed, -np.inf))) if finite.any() else None
 
 
-def _pace(task: Task, algorithm: Algorithm, steps: int, options: dict[str, Any]) -> float:
-    """Seconds a step of a run by itself: the fastest of its second, third and fourth quarter."""
-    every = max(1, steps // 4)
-    run = wior.solve(task.problem, algorithm, task.x0, task.y0, steps=4 * every, **{**options, "record_every": every})
-    return float(np.diff(run.history["seconds"])[1:].min()) / every
+def _pace(task: Task, algorithm: Algorithm, guess: float, options: dict[str, Any]) -> float:
+    """Seconds a step of a run by itself: the fastest of three stretches, each a pass over the data and no shorter than can be timed."""
+    sizes, batch = task.problem.sizes(), task.batch_size
+    batches = dict(zip(("outer", "inner"), batch if isinstance(batch, tuple) else (batch, batch), strict=True))
+    # what happens once in a pass has its share; the inner sets of conditional problems are passed in every step
+    in_pass = max(-(-n // batches[level]) for level, n in sizes.items())
+    stretch = min(max(in_pass, int(STRETCH / guess)), max(1, int(LONGEST_STRETCH / guess)))
+    run = wior.solve(
+        task.problem, algorithm, task.x0, task.y0, steps=4 * stretch, **{**options, "record_every": stretch}
+    )
+    return float(np.diff(run.history["seconds"])[1:].min()) / stretch
 
 
 def _outcome(entrant: Entrant, arrays: Arrays) -> Outcome:
