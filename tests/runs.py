@@ -2,6 +2,8 @@
 
 import sys
 
+import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ import wior
 from wior import cli
 
 P, D, M, N = 3, 4, 13, 17
+
+enable_x64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64  # its name before jax 0.8
 
 
 def outer(x, y, batch):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from runs import enable_x64
 from wior.tasks.quadratic import (
     EIGENVALUES,
     Quadratic,
@@ -182,7 +183,7 @@ def test_ragged_counts_differ_and_padding_is_zero():
 
 
 def test_type_follows_jax():
-    with jax.enable_x64(False):
+    with enable_x64(False):
         made = quadratic()
         assert {leaf.dtype for leaf in jax.tree.leaves(made.problem)} == {jnp.dtype("float32")}
         in_float32 = np.asarray(made.problem.inner_data.A)

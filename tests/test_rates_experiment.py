@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import wior
+from runs import enable_x64
 from wior.experiments import rates
 from wior.experiments.experiment import Options
 from wior.tasks.quadratic import quadratic, quadratic_conditional, quadratic_with_waves, with_shared_hessians
@@ -217,7 +218,7 @@ def test_shared_hessians_are_for_bilevel_problems():
 
 
 def test_double_precision_ends_with_its_context():
-    with jax.enable_x64(False):
+    with enable_x64(False):
         with rates.double_precision():
             assert jnp.zeros(1).dtype == jnp.float64
         assert jnp.zeros(1).dtype == jnp.float32

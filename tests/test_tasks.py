@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import wior
+from runs import enable_x64
 from wior import tree
 from wior.tasks.auc import Primal, Saddle, Score, auc_maximisation, imbalanced_blobs
 from wior.tasks.invariant_risk import gap_above, invariant_risk, logistic_minimiser
@@ -149,7 +150,7 @@ def test_equal_settings_are_one_program(name):
 
 @every
 def test_in_single_precision_everything_is_single(name):
-    with jax.enable_x64(False):
+    with enable_x64(False):
         task = SMALL[name][0]()
         for leaf in jax.tree.leaves((task.problem, task.x0, task.y0)):
             assert leaf.dtype in (jnp.float32, jnp.int32)

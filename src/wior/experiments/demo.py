@@ -131,6 +131,9 @@ def least_disturbed(rounds: list[np.ndarray]) -> np.ndarray:
 @contextlib.contextmanager
 def progress_bar(show: bool, total: int) -> Iterator[Callable[[str], None]]:
     """Yields a function that is told before each of `total` pieces what it is."""
+    if not show:
+        yield lambda name: None
+        return
     columns = (
         SpinnerColumn(),
         BarColumn(20),
@@ -139,7 +142,7 @@ def progress_bar(show: bool, total: int) -> Iterator[Callable[[str], None]]:
         TextColumn("{task.description}"),
     )
     # on stderr, so that what is printed on stdout can be piped
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task, done = bar.add_task("", total=total), itertools.count()
 
         def now(name: str) -> None:
