@@ -13,7 +13,8 @@ from wior import cli
 
 P, D, M, N = 3, 4, 13, 17
 
-enable_x64 = getattr(jax, "enable_x64", None) or jax.experimental.enable_x64  # its name before jax 0.8
+# its place before jax 0.8 was `jax.experimental`
+enable_x64 = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
 
 
 def outer(x, y, batch):
