@@ -712,6 +712,10 @@ def exported():
 ALGORITHMS = list(exported())
 BY_DEFAULT = ("independent", "random-reshuffling", "herding")
 BASELINES_BY_DEFAULT = ("herding",)  # which takes the longest way through a block
+# one baseline for each part that several share, and those that share none
+FIRST = (
+    "StocBiO", "MRBO", "SRBA", "F2SA", "Reverse", "SABA", "SPABA", "VRBO", "DLSGD", "RTMLMC", "SCGD", "BSGD", "AGDA"
+)  # fmt: skip
 
 
 def takes(algorithm, problem):
@@ -727,6 +731,7 @@ def row(algorithm, order, case):
     restated = not isinstance(CLASSES[case].problem, algorithm.solves)
     baseline = type(algorithm).__module__.startswith("wior.baselines")
     waits = restated or order not in (BASELINES_BY_DEFAULT if baseline else BY_DEFAULT)
+    waits |= baseline and type(algorithm).__name__ not in FIRST
     name = f"{type(algorithm).__name__}-{order}-{case}"
     return pytest.param(algorithm, order, case, id=name, marks=[pytest.mark.slow] if waits else [])
 
