@@ -24,7 +24,7 @@ from wior.experiments.comparison import CALLS, Entrant, Outcome
 from wior.experiments.contest import METHODS, PAPERS, Contest
 from wior.experiments.experiment import Findings, Options, perform
 from wior.experiments.folders import RunFolder
-from wior.experiments.named_tasks import TASKS
+from wior.experiments.named_tasks import TASKS, shorter
 from wior.experiments.reproduce import EXPERIMENTS
 from wior.orders import BY_NAME, Independent, RandomReshuffling
 from wior.tasks.portfolio import portfolio
@@ -207,7 +207,7 @@ SEEDS, STEPS = 2, 40
 def small_portfolio():
     """The named task is the small one, whose programs all tests share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TASKS, "portfolio", TASKS["portfolio"]._replace(make=lambda options: small_task()))
+        patch.setitem(TASKS, "portfolio", TASKS["portfolio"]._replace(make=shorter(lambda options: small_task())))
         yield
 
 
@@ -1064,3 +1064,11 @@ def test_the_pieces_stay_where_the_folder_cannot_get_its_name(tmp_path, monkeypa
     monkeypatch.undo()
     again = folders.RunFolder(tmp_path / "out", {"made_by": "wior test"}, resume=True)
     np.testing.assert_array_equal(again.piece("one", lambda: pytest.fail("made again"))["numbers"], np.arange(3))
+
+
+def test_every_named_task_has_its_quick_version_once():
+    """Drawings have a quick version of their own, which is not cut again."""
+    full, quick = (Contest("few-shot").task(Options(quick=quick)).steps for quick in (False, True))
+    assert (full, quick) == (few_shot.GLYPHS.steps, few_shot.GLYPHS.quick["steps"])
+    full, quick = (Contest("portfolio").task(Options(quick=quick)).steps for quick in (False, True))
+    assert quick == full // 10

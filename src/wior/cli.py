@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,13 +99,8 @@ def demo(
     """
     from wior.experiments import demo as experiment
 
-    try:
+    with _one_line(debug):
         summary = experiment.demo(out, rate=rate, noise=noise.value, seeds=seeds, quick=quick, progress=progress)
-    except Exception as error:
-        if debug:
-            raise
-        _say(_readable(error))
-        raise typer.Exit(1) from None
     if as_json:
         print(json.dumps(summary, indent=2))
         return
@@ -154,12 +151,13 @@ def reproduce(
 
     given = (data, seeds, quick, progress, _names(only))
     if only:
-        if not hasattr(EXPERIMENTS[figure.value], "panels"):
+        panels = getattr(EXPERIMENTS[figure.value], "panels", None)
+        if panels is None:
             raise typer.BadParameter(
                 f"--only is for figures with panels, omniglot and miniimagenet, not for {figure.value}"
             )
         try:
-            EXPERIMENTS[figure.value].panels(Options(*given))
+            panels(Options(*given))
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     summary = _perform(EXPERIMENTS[figure.value], f"reproduce {figure.value}", out, given, resume, debug)
@@ -262,15 +260,11 @@ def _perform(
 
     folder = out or Path("wior-" + command.replace(" ", "-"))
     try:
-        return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
+        with _one_line(debug):
+            return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
     except KeyboardInterrupt:
         _say(f"interrupted; 'wior {command} --resume' with the same options goes on")
         raise typer.Exit(INTERRUPTED) from None
-    except Exception as error:
-        if debug:
-            raise
-        _say(_readable(error))
-        raise typer.Exit(1) from None
 
 
 def _show(summary: dict[str, Any], as_json: bool) -> None:
@@ -332,6 +326,18 @@ def _console() -> Console:
 
     console = Console()
     return console if console.is_terminal else Console(width=100)
+
+
+@contextlib.contextmanager
+def _one_line(debug: bool) -> Iterator[None]:
+    """An error is one readable line and exit code 1, or a traceback if that is asked for."""
+    try:
+        yield
+    except Exception as error:
+        if debug:
+            raise
+        _say(_readable(error))
+        raise typer.Exit(1) from None
 
 
 def _readable(error: Exception) -> str:

@@ -214,14 +214,20 @@ def prepare(
     return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names, cut)
 
 
+RESTATED: dict[tuple[type[Problem], type[Problem]], Callable[[Any], Problem]] = {
+    (Minimax, Bilevel): Minimax.as_bilevel,
+    (Compositional, Bilevel): Compositional.as_bilevel,
+    (ConditionalCompositional, ConditionalBilevel): ConditionalCompositional.as_conditional_bilevel,
+}
+
+
 def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
     """The problem as the algorithm takes it: itself, or restated where one class is a special case of another."""
     if isinstance(problem, algorithm.solves):
         return problem
-    if algorithm.solves is Bilevel and isinstance(problem, (Minimax, Compositional)):
-        return problem.as_bilevel()
-    if algorithm.solves is ConditionalBilevel and isinstance(problem, ConditionalCompositional):
-        return problem.as_conditional_bilevel()
+    for (given, solved), restate in RESTATED.items():
+        if isinstance(problem, given) and algorithm.solves is solved:
+            return restate(problem)
     raise TypeError(
         f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is {type(problem).__name__}"
     )

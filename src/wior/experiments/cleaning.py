@@ -185,18 +185,16 @@ def run(options: Options, piece: Piece) -> Findings:
         changed[name] = (own, comparison.compare(own, OURS, options.seeds, piece, name=name, timed=False))
     judged += [_sensitivity(changed)] if changed else []
     found = comparison.rows(task, outcomes)
+    others = {name: comparison.rows(own, each) for name, (own, each) in changed.items()}
     text = (
         f"## {task.title}\n\n{_protocol(task, options)}\n\n{comparison.table(task, found)}\n\n![](cleaning.png)\n\n![](all_methods.png)\n"
-        + "".join(
-            f"\n## {name}\n\n{comparison.table(own, comparison.rows(own, each))}\n"
-            for name, (own, each) in changed.items()
-        )
+        + "".join(f"\n## {name}\n\n{comparison.table(own, others[name])}\n" for name, (own, _) in changed.items())
     )
     summary = {
         "task": dict(task.facts),
         "judged_by": task.judged_by,
         "methods": found,
-        "variants": {name: comparison.rows(own, each) for name, (own, each) in changed.items()},
+        "variants": others,
     }
     groups = {"figure": outcomes, **{name: each for name, (_, each) in changed.items()}}
 

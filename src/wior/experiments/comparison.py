@@ -339,10 +339,11 @@ def table(task: Task, found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def with_deviation(value: Mapping[str, Any], digits: int = 4) -> str:
+def with_deviation(value: Mapping[str, Any], digits: int = 2) -> str:
+    """The mean, and the deviation with so many digits."""
     if value["mean"] is None:
         return "diverged"
-    return f"{value['mean']:.{digits}g}" + ("" if value["std"] is None else f" ± {value['std']:.2g}")
+    return f"{value['mean']:.4g}" + ("" if value["std"] is None else f" ± {value['std']:.{digits}g}")
 
 
 def in_microseconds(row: Mapping[str, Any]) -> str:

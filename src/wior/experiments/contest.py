@@ -15,18 +15,9 @@ from wior.experiments.experiment import Findings, Options
 from wior.experiments.named_tasks import TASKS
 from wior.methods import classes
 from wior.orders import BY_NAME
-from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
+from wior.problems import Problem
+from wior.solve import RESTATED
 from wior.tasks.task import Task
-
-# the problems that can be solved as another one
-RESTATED: dict[type[Problem], tuple[type[Problem], ...]] = {
-    Minimax: (Bilevel,),
-    Compositional: (Bilevel,),
-    ConditionalCompositional: (ConditionalBilevel,),
-}
-QUICK = 10  # a quick version has that share of the steps, where the task has none of its own
-OWN_QUICK = ("cleaning", "omniglot", "miniimagenet")
-
 
 METHODS = {kind.__name__.lower(): kind for kind in classes()}
 PAPERS: dict[type[Problem], str] = {
@@ -46,6 +37,8 @@ class Contest:
     outer_lr: tuple[float, ...] = ()
     inner_lr: tuple[float, ...] = ()
 
+    FIGURE = "Every method tuned over the same grid, with the same batches, seeds and steps."
+
     def __post_init__(self) -> None:
         _check("task", (self.name,), TASKS)
         problem = TASKS[self.name].problem
@@ -54,9 +47,8 @@ class Contest:
         object.__setattr__(self, "orders", tuple(dict.fromkeys(self.orders)))
         _check("method", self.methods, METHODS)
         _check("order", self.orders, BY_NAME)
-        taken = {problem, *RESTATED.get(problem, ())}
         for name in self.methods:
-            if METHODS[name].solves not in taken:
+            if METHODS[name].solves is not problem and (problem, METHODS[name].solves) not in RESTATED:
                 raise ValueError(
                     f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is {problem.__name__}"
                 )
@@ -69,8 +61,6 @@ class Contest:
             fixed = {key: value for key, value in task.fixed.items() if key in own}
             found.append(Entrant(f"{kind.__name__}, {order}", kind, BY_NAME[order], fixed))
         return found
-
-    FIGURE = "Every method tuned over the same grid, with the same batches, seeds and steps."
 
     @property
     def TITLE(self) -> str:
@@ -87,7 +77,7 @@ class Contest:
         given = {"outer_lr": self.outer_lr, "inner_lr": self.inner_lr}
         return dataclasses.replace(
             task,
-            steps=self.steps or max(1, task.steps // (QUICK if options.quick and self.name not in OWN_QUICK else 1)),
+            steps=self.steps or task.steps,
             batch_size=self.batch_size or task.batch_size,
             grid={**task.grid, **{name: rates for name, rates in given.items() if rates}},
         )

@@ -25,7 +25,7 @@ from rich.table import Table
 import wior
 from wior.algorithms.algorithm import Algorithm
 from wior.data import digits
-from wior.experiments.comparison import spread
+from wior.experiments.comparison import CALLS, spread
 from wior.experiments.folders import whole_folder
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.tasks import DataCleaning, data_cleaning
@@ -44,7 +44,6 @@ DATA_SEED = 0
 STEP_SIZES: dict[str, Any] = {"outer_lr": 100.0, "inner_lr": 0.3, "adjoint_lr": 0.1}
 
 METRICS = ("clean_loss", "f1", "auroc", "accuracy")
-CALLS = ("outer_gradients", "inner_gradients", "jacobian_products", "hessian_products", "backward_passes")
 MADE_BY = "wior demo"
 SUMMARY, CURVES, PLOT = "summary.json", "curves.csv", "comparison.png"
 

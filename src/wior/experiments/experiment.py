@@ -42,25 +42,25 @@ class Findings(NamedTuple):
 
 
 class Experiment(Protocol):
-    """A module of this folder."""
+    """A module of this folder, or an object like one."""
 
-    TITLE: str
-    FIGURE: str
+    @property
+    def TITLE(self) -> str: ...
 
-    @staticmethod
-    def settings(options: Options) -> dict[str, Any]:
+    @property
+    def FIGURE(self) -> str: ...
+
+    def settings(self, options: Options) -> dict[str, Any]:
         """All that the figures follow from, as JSON."""
 
-    @staticmethod
-    def count(options: Options) -> int:
+    def count(self, options: Options) -> int:
         """The number of pieces of work."""
 
-    @staticmethod
-    def run(options: Options, piece: Piece) -> Findings: ...
+    def run(self, options: Options, piece: Piece) -> Findings: ...
 
 
 def perform(
-    experiment: Any,
+    experiment: Experiment,
     command: str,
     out: Path,
     options: Options,
@@ -85,7 +85,7 @@ def perform(
             report = begin(name, steps)
             return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
 
-        found: Findings = experiment.run(options, piece)
+        found = experiment.run(options, piece)
     found.draw(folder.work)
     found.write_history(folder.work / HISTORY)
     (folder.work / REPORT).write_text(report_of(experiment, command, config, found))
@@ -103,7 +103,7 @@ def perform(
     return summary
 
 
-def report_of(experiment: Any, command: str, config: Mapping[str, Any], found: Findings) -> str:
+def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Findings) -> str:
     """The findings for people, verdicts first."""
     options = config["options"]
     seeds = config["settings"].get("seeds", options["seeds"])

@@ -145,20 +145,15 @@ class FewShot:
                 tuning_steps=min(self.tuning_steps, task.steps // 2),
             )
         first = next(iter(tasks.values()))
+        rows = {panel: comparison.rows(tasks[panel], outcomes) for panel, outcomes in found.items()}
         text = f"{self._protocol(first, options)}\n\n![]({self.key}.png)\n\n" + "\n\n".join(
-            f"## {tasks[panel].title}\n\n{comparison.table(tasks[panel], comparison.rows(tasks[panel], outcomes))}\n\n"
+            f"## {tasks[panel].title}\n\n{comparison.table(tasks[panel], rows[panel])}\n\n"
             + _to_within_a_point(tasks[panel], outcomes)
             for panel, outcomes in found.items()
         )
         summary = {
             "data": images.name,
-            "panels": {
-                panel.name: {
-                    "task": dict(tasks[panel].facts),
-                    "methods": comparison.rows(tasks[panel], outcomes),
-                }
-                for panel, outcomes in found.items()
-            },
+            "panels": {panel.name: {"task": dict(task.facts), "methods": rows[panel]} for panel, task in tasks.items()},
         }
         groups = {panel.name: outcomes for panel, outcomes in found.items()}
         return Findings(

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from wior.checkpoint import Checkpoint
+from wior.data.arrays import write_arrays
 
 CONFIG = "config.json"
 SUMMARY = "summary.json"
@@ -62,10 +63,7 @@ class RunFolder:
                 return {key: saved[key] for key in saved.files}
         arrays = make()
         self._refuse_if_taken_over()
-        unfinished = path.with_suffix(f".{uuid.uuid4().hex[:8]}.part")
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(unfinished, path)
+        write_arrays(path, arrays)
         shutil.rmtree(self._checkpoint(name), ignore_errors=True)
         return arrays
 

@@ -93,18 +93,16 @@ def run(options: Options, piece: Piece) -> Findings:
                 task, ENTRANTS, options.seeds, piece, name=regime.name, records=PASSES * RECORDS_IN_PASS, timed=False
             ),
         )
+    rows = {name: comparison.rows(task, outcomes) for name, (task, outcomes) in found.items()}
     text = (
         "One row and one sight of it at a time, one pass over the sights in each step, y and u from zero. A pass over all rows is "
         f"{found[LITERAL.name][0].problem.sizes()['outer']} steps. The paper leaves open the dimension (here 10), the batch sizes and the number "
         "of passes.\n\n![](irm.png)\n\n"
-        + "\n\n".join(
-            f"## {name}\n\n{comparison.table(task, comparison.rows(task, outcomes))}"
-            for name, (task, outcomes) in found.items()
-        )
+        + "\n\n".join(f"## {name}\n\n{comparison.table(task, rows[name])}" for name, (task, _) in found.items())
     )
     summary = {
         "task": dict(found[LITERAL.name][0].facts),
-        "regimes": {name: comparison.rows(task, outcomes) for name, (task, outcomes) in found.items()},
+        "regimes": rows,
     }
     groups = {name: outcomes for name, (_, outcomes) in found.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from wior.tasks.ridge import ridge_per_class, ridge_per_feature
 from wior.tasks.task import Task
 
 SPLIT_SEED = 0
+QUICK = 10  # a quick version has that share of the steps, where the task has none of its own
 
 
 class Named(NamedTuple):
@@ -27,6 +29,16 @@ class Named(NamedTuple):
     problem: type[Problem]
     data: str  # where its examples come from
     make: Callable[[Options], Task]
+
+
+def shorter(make: Callable[[Options], Task]) -> Callable[[Options], Task]:
+    """A task that has no quick version of its own, with one."""
+
+    def made(options: Options) -> Task:
+        task = make(options)
+        return dataclasses.replace(task, steps=max(1, task.steps // QUICK)) if options.quick else task
+
+    return made
 
 
 def covtype_parts(data: Path | None, progress: bool) -> tuple[Rows, Rows, Rows]:
@@ -49,12 +61,15 @@ def _on_ijcnn1(make: Callable[..., Task]) -> Callable[[Options], Task]:
         parts: Any = ijcnn1(options.data, progress=options.progress)
         return make(*parts)
 
-    return made
+    return shorter(made)
 
 
 TASKS: dict[str, Named] = {
     "irm": Named(
-        "invariant risk minimisation (figure 1)", ConditionalBilevel, "synthetic", lambda options: invariant_risk()
+        "invariant risk minimisation (figure 1)",
+        ConditionalBilevel,
+        "synthetic",
+        shorter(lambda options: invariant_risk()),
     ),
     "cleaning": Named("hyper-data cleaning (figure 2)", Bilevel, "MNIST; the digits with --quick", cleaning.make_task),
     "omniglot": Named(
@@ -76,22 +91,22 @@ TASKS: dict[str, Named] = {
         _few_shot(few_shot.GLYPHS, 5, 1),
     ),
     "ridge": Named(
-        "a ridge for each class", Bilevel, "synthetic", lambda options: ridge_per_class(*blobs(), classes=4)
+        "a ridge for each class", Bilevel, "synthetic", shorter(lambda options: ridge_per_class(*blobs(), classes=4))
     ),
     "ridge-ijcnn1": Named("a ridge for each feature", Bilevel, "ijcnn1", _on_ijcnn1(ridge_per_feature)),
     "ridge-covtype": Named(
         "a ridge for each class",
         Bilevel,
         "covtype",
-        lambda options: ridge_per_class(*covtype_parts(options.data, options.progress), classes=7),
+        shorter(lambda options: ridge_per_class(*covtype_parts(options.data, options.progress), classes=7)),
     ),
-    "auc": Named("AUC maximisation", Minimax, "synthetic", lambda options: auc_maximisation()),
+    "auc": Named("AUC maximisation", Minimax, "synthetic", shorter(lambda options: auc_maximisation())),
     "auc-ijcnn1": Named("AUC maximisation", Minimax, "ijcnn1", _on_ijcnn1(auc_maximisation)),
-    "portfolio": Named("mean-variance portfolio", Compositional, "synthetic", lambda options: portfolio()),
+    "portfolio": Named("mean-variance portfolio", Compositional, "synthetic", shorter(lambda options: portfolio())),
     "meta-regression": Named(
         "one gradient step to a new sine wave",
         ConditionalCompositional,
         "synthetic",
-        lambda options: meta_regression(),
+        shorter(lambda options: meta_regression()),
     ),
 }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from wior.experiments import cleaning, irm, rates
+from wior.experiments.experiment import Experiment
 from wior.experiments.few_shot import MINI_IMAGENET, OMNIGLOT
 
-EXPERIMENTS: dict[str, Any] = {
+EXPERIMENTS: dict[str, Experiment] = {
     "irm": irm,
     "cleaning": cleaning,
     "omniglot": OMNIGLOT,

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from wior.experiments.comparison import in_microseconds
+from wior.experiments.comparison import in_microseconds, with_deviation
 
 COLOURS = {"holds": "green", "partly": "yellow", "does not hold": "red"}
 SHOWN = 2  # measures in a table of 100 columns
@@ -48,11 +48,5 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("step sizes")
     for row in rows:
         sizes = "diverged" if row["diverged"] else ", ".join(f"{value:g}" for value in row["setting"].values())
-        table.add_row(row["label"], *(_value(row[name]) for name in measures), in_microseconds(row), sizes)
+        table.add_row(row["label"], *(with_deviation(row[name], 1) for name in measures), in_microseconds(row), sizes)
     return table
-
-
-def _value(value: Mapping[str, Any]) -> str:
-    if value["mean"] is None:
-        return "diverged"
-    return f"{value['mean']:.4g}" + ("" if value["std"] is None else f" ± {value['std']:.1g}")
