@@ -53,6 +53,8 @@ def test_level_is_within_two_standard_errors_or_a_share_of_the_smaller():
     assert level(ends(1.0), ends(1.049))
     assert not level(ends(1.0), ends(1.06))
     assert level(ends(1.0), ends(1.06), share=0.1)
+    assert level(ends(0.4), ends(0.409), share=0.0, within=0.01)
+    assert not level(ends(0.4), ends(0.411), share=0.0, within=0.01)
     assert level(ends(-1.0), ends(-1.049), share=0.05)
     assert level(ends(0.0, 2.0), ends(2.0, 4.0))
     assert not level(ends(0.0, 2.0), ends(4.0, 6.0))

@@ -66,10 +66,11 @@ def ahead(one: Ends, other: Ends) -> bool:
     return bool(_lead(one, other) > 2 * np.hypot(one.error, other.error))
 
 
-def level(one: Ends, other: Ends, share: float = 0.05) -> bool:
-    """Whether two means differ by no more than two standard errors or a share of the smaller one."""
+def level(one: Ends, other: Ends, share: float = 0.05, within: float = 0.0) -> bool:
+    """Whether two means differ by no more than two standard errors, a share of the smaller one, or what counts for nothing."""
     apart = abs(_lead(one, other))
-    return bool(apart <= max(2 * np.hypot(one.error, other.error), share * min(abs(one.mean), abs(other.mean))))
+    small = max(within, share * min(abs(one.mean), abs(other.mean)))
+    return bool(apart <= max(2 * np.hypot(one.error, other.error), small))
 
 
 def _lead(one: Ends, other: Ends) -> float:
