@@ -1,0 +1,1 @@
+"""The review page, on which a person decides about the labels that are probably wrong."""

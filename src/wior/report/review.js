@@ -1,0 +1,147 @@
+// The page begins: its parts are filled and listened to.
+
+// several changes in one frame are one
+function oncePerFrame(act) {
+  let waiting;
+  return () => {
+    waiting ??= requestAnimationFrame(() => {
+      waiting = undefined;
+      act();
+    });
+  };
+}
+
+function listen() {
+  const on = (id, kind, act) => find(id).addEventListener(kind, act);
+  on(
+    "threshold",
+    "input",
+    oncePerFrame(() => setThreshold(Math.round(1000 * Number(find("threshold").value)) / 1000)),
+  );
+  on("threshold-number", "input", () => {
+    const { value, valueAsNumber } = find("threshold-number");
+    if (value && valueAsNumber >= 0 && valueAsNumber <= 1) setThreshold(valueAsNumber, { typed: true });
+  });
+  on("threshold-number", "change", () => setThreshold(filters.threshold));
+  on("threshold-reset", "click", () => setThreshold(data.threshold));
+  let typing;
+  on("search", "input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(search, 120);
+  });
+  for (const [id, name, text] of [
+    ["given-filter", "given", "any label"],
+    ["suggested-filter", "suggested", "any label"],
+  ]) {
+    const select = find(id);
+    select.append(new Option(text, -1));
+    if (data.classes.length <= 500) fillClasses(select);
+    for (const kind of ["pointerdown", "focus"]) on(id, kind, () => fillClasses(select));
+    on(id, "change", () => {
+      filters[name] = Number(select.value);
+      refilter({ restart: true });
+    });
+  }
+  on("state-filter", "change", () => {
+    filters.state = find("state-filter").value;
+    refilter({ restart: true });
+  });
+  on("sort", "change", () => {
+    filters.sort = find("sort").value;
+    refilter({ restart: true });
+  });
+  on("clear", "click", clearFilters);
+  on("keep-all", "click", () => decideAll("keep"));
+  on("fix-all", "click", () => decideAll("fix"));
+  on("undo", "click", undo);
+  on("export", "click", exportCsv);
+  on("import", "click", () => find("import-file").click());
+  on("import-file", "change", async () => {
+    const [file] = find("import-file").files;
+    if (file) await importCsv(file);
+    find("import-file").value = "";
+  });
+  on("help", "click", () => find("help-dialog").showModal());
+  listenToRows();
+  document.addEventListener("keydown", onKey);
+  addEventListener("beforeunload", event => {
+    decisions.save();
+    if (decisions.atRisk) event.preventDefault();
+  });
+  addEventListener("pagehide", () => decisions.save());
+}
+
+function listenToRows() {
+  const rows = find("rows");
+  const cardOf = event => event.target.closest(".card")?.card;
+  rows.addEventListener("focusin", event => {
+    const card = cardOf(event);
+    if (!card || card.index === gallery.current) return;
+    gallery.current = card.index;
+    gallery.mark();
+  });
+  rows.addEventListener("click", event => {
+    const card = cardOf(event);
+    if (!card) return;
+    gallery.current = card.index;
+    gallery.mark();
+    clickOn(event);
+  });
+  rows.addEventListener("change", chooseLabel);
+  rowView.dialog.addEventListener("click", clickOn);
+  rowView.dialog.addEventListener("change", chooseLabel);
+  rowView.dialog.addEventListener(
+    "close",
+    () => gallery.shown.length && gallery.choose(gallery.current, { focus: true }),
+  );
+  find("row-previous").addEventListener("click", () => move(gallery.current - 1));
+  find("row-next").addEventListener("click", () => move(gallery.current + 1));
+  find("row-close").addEventListener("click", () => rowView.dialog.close());
+}
+
+function clickOn(event) {
+  const button = event.target.closest("button");
+  const word = button?.dataset.decide;
+  if (word) decide(button.getAttribute("aria-pressed") === "true" ? "clear" : word);
+  else if (button?.dataset.open !== undefined || event.target.closest("#rows .picture, #rows .id")) showRow();
+}
+
+function chooseLabel(event) {
+  if (event.target.matches(".label-choice")) decide("fix", { label: Number(event.target.value) });
+}
+
+function begin() {
+  document.title = `${data.title} · label review`;
+  find("title").textContent = data.title;
+  find("facts").append(...data.facts.flatMap(([name, text]) => [makeText("dt", "", name), makeText("dd", "", text)]));
+  find("histogram").append(histogram.svg);
+  find("class-bars").append(classBars.list, classBars.rest);
+  find("matrix").append(make("div", "scroll"));
+  find("matrix").firstChild.append(matrix.table);
+  if (data.classes.length > SIDE)
+    find("matrix").append(matrix.remark, make("h3", "", "Most frequent pairs"), matrix.pairs);
+  find("curves-panel").hidden = !data.curves.length;
+  find("curves").append(...data.curves.map(curveFigure));
+  find("rows").classList.add(pictures && !data.columns.length ? "as-pictures" : "as-records");
+  find("rows").classList.toggle("with-pictures", Boolean(pictures));
+  if (matchMedia("(max-width: 999px)").matches)
+    document.querySelectorAll("aside details").forEach(panel => (panel.open = false));
+  try {
+    find("keys-on").checked = localStorage.getItem("wior-review-keys") !== "off";
+    find("keys-on").addEventListener("change", () =>
+      localStorage.setItem("wior-review-keys", find("keys-on").checked ? "on" : "off"),
+    );
+  } catch {
+    // without storage the choice is for this visit
+  }
+  listen();
+  setThreshold(data.threshold);
+  showLimits();
+  const before = decisions.count();
+  if (before) say(`${whole(before)} decisions from an earlier visit are still here.`);
+  else if (!decisions.kept) say(REFUSED);
+}
+
+begin();
+
+window.review = Object.freeze({ csv: () => decisions.csv(), guard, unguard, parseCsv });

@@ -1,0 +1,241 @@
+// What is shown of the rows, and what is said about it.
+
+const data = takeData();
+const decisions = new Decisions(data);
+const pictures = data.pictures && new Pictures(data.pictures);
+const page = {
+  data,
+  decisions,
+  pictures,
+  fields: chooseFields(data),
+  linesOf: field => gallery.linesOf(field),
+};
+const gallery = new Gallery(find("rows"), page);
+const rowView = new RowView(page);
+
+const filters = { threshold: data.threshold, given: -1, suggested: -1, state: "any", sort: "score", words: "" };
+let counts;
+let reachable = 0; // flagged rows that can be looked at: the first slots
+let matches = null; // of the search, for each slot
+
+const histogram = new Histogram(data, setThreshold);
+const classBars = new ClassBars(data, given =>
+  choosePair(filters.given === given && filters.suggested < 0 ? -1 : given, -1),
+);
+const matrix = new Matrix(data, (given, suggested) => {
+  const same = filters.given === given && filters.suggested === suggested;
+  choosePair(same ? -1 : given, same ? -1 : suggested);
+});
+
+function recount() {
+  counts = count(data, filters.threshold);
+  reachable = slotsBelow(data.scores, filters.threshold);
+  const share = data.rows ? counts.flagged / data.rows : 0;
+  find("flagged").textContent = whole(counts.flagged);
+  find("flagged-unit").textContent = counts.flagged === 1 ? "row flagged" : "rows flagged";
+  find("share").textContent = `${percent(share)} of ${rowsText(data.rows)}`;
+  find("threshold").value = filters.threshold;
+  find("threshold").setAttribute(
+    "aria-valuetext",
+    `${decimal(filters.threshold)}, ${rowsText(counts.flagged)} flagged`,
+  );
+  find("threshold-reset").hidden = filters.threshold === data.threshold;
+  histogram.show(filters.threshold);
+  refilter();
+}
+
+function refilter(where) {
+  classBars.show(counts, filters.suggested < 0 ? filters.given : -1);
+  matrix.show(counts, filters.given, filters.suggested);
+  const shown = chosen();
+  find("rows").hidden = !shown.length;
+  gallery.show(shown, where);
+  const filtered = filters.given >= 0 || filters.suggested >= 0 || filters.state !== "any" || filters.words !== "";
+  find("clear").hidden = !filtered;
+  find("loading").hidden = true;
+  showEmpty();
+  showProgress();
+}
+
+// orders of the slots, made when somebody sorts by them
+const orders = { score: null };
+
+function order() {
+  const by = filters.sort;
+  if (by === "score") return null;
+  if (!orders[by]) {
+    const values = {
+      confidence: data.confidence.map(value => -value),
+      given: data.given,
+      suggested: data.suggested,
+      place: data.places,
+    }[by];
+    orders[by] = Uint32Array.from(data.ids.keys()).sort((one, other) => values[one] - values[other] || one - other);
+  }
+  return orders[by];
+}
+
+function chosen() {
+  const { given, suggested, state } = filters;
+  const sorted = order();
+  const found = new Uint32Array(reachable);
+  const [least, most] = {
+    any: [0, Infinity],
+    none: [0, 0],
+    some: [1, Infinity],
+    keep: [KEEP, KEEP],
+    skip: [SKIP, SKIP],
+    fix: [FIX, Infinity],
+  }[state];
+  const end = sorted ? sorted.length : reachable;
+  let length = 0;
+  for (let i = 0; i < end; i++) {
+    const slot = sorted ? sorted[i] : i;
+    if (slot >= reachable) continue;
+    if (given >= 0 && data.given[slot] !== given) continue;
+    if (suggested >= 0 && data.suggested[slot] !== suggested) continue;
+    if (decisions.codes[slot] < least || decisions.codes[slot] > most) continue;
+    if (matches && !matches[slot]) continue;
+    found[length++] = slot;
+  }
+  return found.subarray(0, length);
+}
+
+let texts = null;
+
+function search() {
+  const words = find("search").value.trim().toLowerCase();
+  filters.words = words;
+  if (!words) matches = null;
+  else {
+    texts ??= data.ids.map((id, slot) => [id, ...(data.records[slot] ?? [])].join("\n").toLowerCase());
+    matches = Uint8Array.from(texts, text => text.includes(words));
+  }
+  refilter({ restart: true });
+}
+
+function setThreshold(value, { typed = false } = {}) {
+  filters.threshold = Math.min(1, Math.max(0, value));
+  if (!typed) find("threshold-number").value = String(Number(filters.threshold.toPrecision(4)));
+  recount();
+}
+
+function choosePair(given, suggested) {
+  filters.given = given;
+  filters.suggested = suggested;
+  chooseOption(find("given-filter"), given);
+  chooseOption(find("suggested-filter"), suggested);
+  refilter({ restart: true });
+}
+
+// as in the cards, a list of all classes is made when it is needed
+function fillClasses(select) {
+  if (select.options.length > 1 || !data.classes.length) return;
+  data.classes.forEach((name, label) => select.append(new Option(name, label)));
+}
+
+function chooseOption(select, label) {
+  if (label >= 0) fillClasses(select);
+  select.value = String(label);
+}
+
+function clearFilters() {
+  find("search").value = "";
+  filters.state = find("state-filter").value = "any";
+  filters.words = "";
+  matches = null;
+  choosePair(-1, -1);
+}
+
+let speaking;
+
+function say(text) {
+  const message = find("message");
+  message.textContent = text;
+  message.classList.add("visible");
+  clearTimeout(speaking);
+  speaking = setTimeout(() => message.classList.remove("visible"), 6000);
+}
+
+// numbers change with every movement of the slider: a screen reader is told when they have settled
+let telling;
+
+function showProgress() {
+  const decided = decisions.count(reachable);
+  const all = decisions.count();
+  find("progress").max = Math.max(1, reachable);
+  find("progress").value = decided;
+  find("progress-text").textContent = reachable
+    ? `${whole(decided)} of ${whole(reachable)} decided`
+    : "nothing to decide";
+  find("undo").disabled = !decisions.past.length;
+  find("export").disabled = !all;
+  find("export").textContent = all ? `Export CSV (${whole(all)})` : "Export CSV";
+  const shown = gallery.shown.length;
+  const unseen = counts.flagged - reachable;
+  find("shown").textContent =
+    `${rowsText(shown)} shown${unseen ? `; ${whole(unseen)} flagged rows of higher scores only count` : ""}`;
+  find("keep-all").disabled = find("fix-all").disabled = !shown;
+  const { flagged } = counts;
+  clearTimeout(telling);
+  telling = setTimeout(() => {
+    find("numbers").textContent = `${rowsText(flagged)} flagged, ${whole(shown)} shown, ${whole(decided)} decided`;
+  }, 700);
+}
+
+function showEmpty() {
+  const empty = !gallery.shown.length;
+  find("empty").hidden = !empty;
+  if (!empty) return;
+  const button = find("empty-button");
+  button.hidden = false;
+  let more = "";
+  if (!data.rows) {
+    find("empty-text").textContent = "There are no rows in this data.";
+    button.hidden = true;
+  } else if (counts.flagged) {
+    const done = filters.state === "none" && decisions.count(reachable) === reachable;
+    find("empty-text").textContent = done ? "Every flagged row is decided." : "No flagged row matches the filters.";
+    more = done ? "Export the decisions to use them, or raise the threshold to go on." : "";
+    button.textContent = "Clear filters";
+    button.onclick = clearFilters;
+  } else {
+    const next = Math.min(20, data.slots);
+    const above = Math.min(1, Math.ceil(1000 * data.scores[next - 1] + 1) / 1000);
+    find("empty-text").textContent =
+      `No row is flagged: no score lies below ${Number(filters.threshold.toPrecision(3))}.`;
+    more = "That is good news, if the threshold suits the data. A higher one shows the rows that are least certain.";
+    button.textContent = `Look at scores below ${above}`;
+    button.onclick = () => setThreshold(above);
+    button.hidden = !isBelow(data.scores[0], above);
+  }
+  find("empty-more").textContent = more;
+  find("empty-more").hidden = !more;
+}
+
+const REFUSED = "This browser does not keep decisions for this page: export them before you close it.";
+
+decisions.refused = () => {
+  decisions.kept = false;
+  showLimits();
+  say(REFUSED);
+};
+
+function showLimits() {
+  const said = [];
+  const { rows, slots, records, columns } = data;
+  if (slots < rows)
+    said.push(
+      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count in the numbers, the histogram and the matrix.`,
+    );
+  if (columns.length && records.length < slots)
+    said.push(
+      `There is room for ${whole(records.length)} records, those of the lowest scores; other rows show their id and labels.`,
+    );
+  if (pictures && pictures.layout.count < slots)
+    said.push(
+      `There is room for ${whole(pictures.layout.count)} pictures, those of the lowest scores; other rows show their id and labels.`,
+    );
+  if (!decisions.kept) said.push(REFUSED);
+  find("limits").replaceChildren(...said.map(text => make("p", "remark", text)));
+}
