@@ -1,5 +1,6 @@
 """The weight function: its formula, what it is not differentiated through, and that it finds systematic errors."""
 
+import dataclasses
 import functools
 
 import jax
@@ -13,6 +14,15 @@ from wior.tasks.networks import mlp, mlp_init
 from wior.tasks.weight_function import FunctionWeightedLoss, WeightFunction, weight_function_problem
 
 CLASSES = 3
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Plain:
+    """Layers on features as they are."""
+
+    def logits(self, y, features):
+        return mlp(y, features)
 
 
 def function(seed=0):
@@ -50,7 +60,7 @@ def test_a_hopeless_label_leaves_finite_weights_and_derivatives():
 def test_the_model_is_not_rewarded_for_lowering_its_own_weights():
     """The derivative in y is that of the loss with its weights held."""
     x, batch, y = function(), rows(), mlp_init(jax.random.key(3), (4, CLASSES), float)
-    loss = FunctionWeightedLoss(0.1)
+    loss = FunctionWeightedLoss(Plain(), 0.1)
     held = x.weights(mlp(y, batch[0]), batch[1])
 
     def with_weights_held(y):
@@ -68,7 +78,7 @@ def test_the_model_is_not_rewarded_for_lowering_its_own_weights():
 def cleaned(noise, rate):
     data = digits(0, 1297, 100)
     given = corrupt(data.train.labels, rate, 10, noise)
-    problem = weight_function_problem((data.train.features, given.labels), data.clean)
+    problem = weight_function_problem(Plain(), (data.train.features, given.labels), data.clean)
     y0 = mlp_init(jax.random.key(0), (64, 64, 10), np.float32)
     result = wior.solve(
         problem, wior.WiORBO(10.0, 0.5, 0.5), WeightFunction.zero(10, np.float32), y0, batch_size=50, steps=1500

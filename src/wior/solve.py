@@ -287,13 +287,22 @@ def measurement(metrics: Metrics | None, x: Tree, y: Tree) -> Metrics:
     return compiled(metrics, "one") if compiles(metrics, x, y) else metrics
 
 
-@functools.lru_cache(maxsize=8)
 def compiled(metrics: Metrics, how: str) -> Metrics:
-    """The compiled metrics of one run or of many, kept for the next run: `jit` knows a bound method by its object only."""
+    """The compiled metrics of one run or of many, kept for the next run."""
     if jax.tree_util.all_leaves([metrics]):
-        return jax.jit(mapped(metrics, how))
-    # a tree of data that runs are judged on: its arrays are arguments, not constants of the program
-    return functools.partial(jax.jit(lambda metrics, x, y: mapped(metrics, how)(x, y)), metrics)
+        return _compiled_function(metrics, how)
+    # a tree of data that runs are judged on: its arrays are arguments, so that trees of one shape are one program
+    return functools.partial(_measured_by_tree, how, metrics)
+
+
+@functools.lru_cache(maxsize=8)  # `jit` knows a bound method by its object only
+def _compiled_function(metrics: Metrics, how: str) -> Metrics:
+    return jax.jit(mapped(metrics, how))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _measured_by_tree(how: str, metrics: Any, x: Tree, y: Tree) -> dict[str, Any]:
+    return mapped(metrics, how)(x, y)
 
 
 def mapped(metrics: Metrics, how: str) -> Metrics:

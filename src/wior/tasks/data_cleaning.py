@@ -22,7 +22,7 @@ import numpy as np
 
 from wior.per_example import PerExample
 from wior.problems import Bilevel
-from wior.tasks.networks import Layer, mlp, mlp_init
+from wior.tasks.networks import Layer, label_losses, mlp, mlp_init
 
 Tree = Any
 Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
@@ -181,8 +181,7 @@ class WeightedLoss:
 def cross_entropy(y: Tree, batch: Labelled) -> jax.Array:
     """One value for each row."""
     features, labels = batch
-    log_probabilities = jax.nn.log_softmax(mlp(y, features))
-    return -jnp.take_along_axis(log_probabilities, labels[:, None], -1)[:, 0]
+    return label_losses(mlp(y, features), labels)
 
 
 def f1(predicted: jax.Array, truth: jax.Array) -> jax.Array:

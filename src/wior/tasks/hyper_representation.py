@@ -23,7 +23,7 @@ import numpy as np
 
 from wior import tree
 from wior.problems import ConditionalBilevel
-from wior.tasks.networks import Convolution, Layer, convolutions, convolutions_init
+from wior.tasks.networks import Convolution, Layer, convolutions, convolutions_init, label_losses
 from wior.tasks.task import Measure, Task
 
 Tree = Any
@@ -84,7 +84,7 @@ class Backbone:
 
 def classifier_loss(features: jax.Array, y: Layer, rows: Shots) -> jax.Array:
     """f and g: mean cross entropy of the linear classifier y on features (..., features)."""
-    return jnp.mean(_cross_entropy(features @ y.weights + y.bias, rows.labels))
+    return jnp.mean(label_losses(features @ y.weights + y.bias, rows.labels))
 
 
 @functools.partial(
@@ -121,7 +121,7 @@ class FewShotMetrics:
 
         y = jax.lax.fori_loop(0, self.inner_steps, step, y0)
         logits = others @ y.weights + y.bias
-        return jnp.mean(_cross_entropy(logits, query.labels)), jnp.mean(jnp.argmax(logits, -1) == query.labels)
+        return jnp.mean(label_losses(logits, query.labels)), jnp.mean(jnp.argmax(logits, -1) == query.labels)
 
 
 def hyper_representation(
@@ -218,8 +218,3 @@ def hyper_representation(
             "seed": seed,
         },
     )
-
-
-def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    log_probabilities = jax.nn.log_softmax(logits)
-    return -jnp.take_along_axis(log_probabilities, labels[..., None], -1)[..., 0]

@@ -39,6 +39,16 @@ def mlp(params: Sequence[Layer], inputs: jax.Array) -> jax.Array:
     return hidden @ params[-1].weights + params[-1].bias
 
 
+def label_losses(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """The cross entropy of each row (...,), for logits (..., classes) and integer labels (...,)."""
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)[..., 0]
+
+
+def squares(params: Any) -> jax.Array:
+    """The sum of squares of everything but biases and scales."""
+    return sum((jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params) if jnp.ndim(leaf) > 1), jnp.zeros(()))
+
+
 class Convolution(NamedTuple):
     """A 3 × 3 convolution, then scale and shift of each normalised channel."""
 

@@ -16,15 +16,15 @@ No derivative is taken through φ and p: otherwise the model would be rewarded f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from wior.problems import Bilevel
-from wior.tasks.data_cleaning import Labelled, clean_loss
-from wior.tasks.networks import Layer, mlp
+from wior.tasks.networks import label_losses, squares
+from wior.tasks.noise_model import VerifiedLoss
 
 FEATURES = 4
 LARGEST_LOSS = 10.0  # of a label, as the weight function sees it
@@ -53,20 +53,20 @@ class WeightFunction(NamedTuple):
         return jax.nn.sigmoid(seen @ self.slopes + self.shift + jnp.sum(p * self.table[given], -1))
 
 
-@dataclasses.dataclass(frozen=True)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["model", "l2"], meta_fields=[])
+@dataclasses.dataclass(frozen=True, eq=False)
 class FunctionWeightedLoss:
-    """g: mean of weight · cross entropy on training rows, and the penalty of the network's weights."""
+    """g: mean of weight · cross entropy on training rows, and the penalty of the model's weights."""
 
-    l2: float
+    model: Any
+    l2: jax.Array
 
-    def __call__(self, x: WeightFunction, y: Sequence[Layer], batch: Labelled) -> jax.Array:
+    def __call__(self, x: WeightFunction, y: Any, batch: Any) -> jax.Array:
         features, given = batch
-        logits = mlp(y, features)
-        losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), given[:, None], -1)[:, 0]
-        penalty = sum(jnp.vdot(layer.weights, layer.weights) for layer in y)
-        return jnp.mean(x.weights(logits, given) * losses) + self.l2 / 2 * penalty
+        logits = self.model.logits(y, features)
+        return jnp.mean(x.weights(logits, given) * label_losses(logits, given)) + self.l2 / 2 * squares(y)
 
 
-def weight_function_problem(train: Labelled, verified: Labelled, l2: float = 1e-3) -> Bilevel:
+def weight_function_problem(model: Any, train: Any, verified: Any, l2: float = 1e-3) -> Bilevel:
     """The problem on training rows with given labels and rows with labels that are right, both (features, integer labels)."""
-    return Bilevel(clean_loss, FunctionWeightedLoss(l2), tuple(verified), tuple(train))
+    return Bilevel(VerifiedLoss(model), FunctionWeightedLoss(model, jnp.asarray(l2)), tuple(verified), tuple(train))

@@ -1,0 +1,106 @@
+"""What the labels are learned by: a linear model or a network on standardised features, or a function of the user's own.
+
+A model is a tree with `init(seed)`, which makes its parameters, and `logits(parameters, features)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior.tasks.networks import Layer, mlp, mlp_init
+
+Tree = Any
+FURTHEST = 5.0  # standard deviations: what lies further counts as that far
+LONGEST = 50.0  # mean square length of a row, so that one inner step size fits few columns and many
+ROWS_AT_ONCE = 65536
+
+
+class Model(Protocol):
+    """What a model must have; it must also be a tree."""
+
+    def init(self, seed: int) -> Tree: ...
+
+    def logits(self, params: Tree, features: jax.Array) -> jax.Array: ...
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["centre", "scale", "bound"],
+    meta_fields=["hidden", "classes", "gain"],
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Network:
+    """Layers with rectifiers between them, on columns that are standardised in the batch: no second copy of the data is made."""
+
+    centre: jax.Array
+    scale: jax.Array
+    bound: jax.Array  # of a standardised value
+    hidden: tuple[int, ...]  # none: a linear model
+    classes: int
+    gain: float  # of the first layer, for rows that are shorter than they have columns
+
+    @classmethod
+    def standardising(cls, features: np.ndarray, hidden: tuple[int, ...], classes: int) -> Network:
+        mean, deviation = column_statistics(features)
+        varying = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-6)
+        length = min(float(varying.sum()), LONGEST)
+        shrink = (length / max(int(varying.sum()), 1)) ** 0.5
+        scale = np.where(varying, shrink / np.where(varying, deviation, 1.0), 0.0)
+        gain = (features.shape[1] / max(length, 1.0)) ** 0.5
+        centre, factor, bound = (jnp.asarray(value, jnp.float32) for value in (mean, scale, FURTHEST * shrink))
+        return cls(centre, factor, bound, hidden, classes, gain)
+
+    def init(self, seed: int) -> tuple[Layer, ...]:
+        first, *others = mlp_init(jax.random.key(seed), (len(self.centre), *self.hidden, self.classes), jnp.float32)
+        if not self.hidden:  # nothing to break the symmetry of
+            return (first._replace(weights=jnp.zeros_like(first.weights)),)
+        return (first._replace(weights=first.weights * self.gain), *others)
+
+    def logits(self, params: Tree, features: jax.Array) -> jax.Array:
+        inputs = (features.astype(jnp.float32) - self.centre) * self.scale
+        return mlp(params, jnp.clip(inputs, -self.bound, self.bound))
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["params"], meta_fields=["function"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class Custom:
+    """A model of one's own: `function(params, features)` returns logits (rows, classes), from `params`, a tree of arrays."""
+
+    function: Callable[[Tree, jax.Array], jax.Array]
+    params: Tree
+
+    def init(self, seed: int) -> Tree:
+        return jax.tree.map(jnp.asarray, self.params)
+
+    def logits(self, params: Tree, features: jax.Array) -> jax.Array:
+        return self.function(params, features)
+
+
+def column_statistics(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, some rows at a time."""
+    rows = len(features)
+    parts = range(0, rows, ROWS_AT_ONCE)
+    mean = sum(features[at : at + ROWS_AT_ONCE].sum(0, dtype=np.float64) for at in parts) / rows
+    variance = sum(((features[at : at + ROWS_AT_ONCE] - mean) ** 2).sum(0) for at in parts) / rows
+    return mean, np.sqrt(variance)
+
+
+@jax.jit
+def log_probabilities(model: Any, params: Tree, features: jax.Array) -> jax.Array:
+    return jax.nn.log_softmax(model.logits(params, features))
+
+
+def all_log_probabilities(model: Any, params: Tree, features: Any) -> np.ndarray:
+    """log p (rows, classes), some rows at a time."""
+    parts = [
+        np.asarray(log_probabilities(model, params, jnp.asarray(features[at : at + ROWS_AT_ONCE])))
+        for at in range(0, len(features), ROWS_AT_ONCE)
+    ]
+    return np.concatenate(parts)
