@@ -16,16 +16,16 @@ import pytest
 
 import wior
 from runs import run_main
-from wior import baselines, blocks, cli
+from wior import baselines, blocks, cli, figures, folders
 from wior.data import files
-from wior.experiments import cleaning, comparison, contest, few_shot, figures, folders, irm
+from wior.experiments import cleaning, comparison, contest, few_shot, irm
 from wior.experiments.claims import Claim, Ends, ahead, as_json, level, markdown, verdict
 from wior.experiments.comparison import CALLS, Entrant, Outcome
 from wior.experiments.contest import METHODS, PAPERS, Contest
 from wior.experiments.experiment import Findings, Options, perform
-from wior.experiments.folders import RunFolder
 from wior.experiments.named_tasks import TASKS, shorter
 from wior.experiments.reproduce import EXPERIMENTS
+from wior.folders import RunFolder
 from wior.orders import BY_NAME, Independent, RandomReshuffling
 from wior.tasks.portfolio import portfolio
 from wior.tasks.task import Measure

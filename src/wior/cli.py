@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Nested optimization in which the order of the examples is a choice.",
-    epilog="Start with: wior demo. The paper: wior reproduce. All methods: wior list. All tasks: wior tasks.",
+    epilog="Start with: wior clean. The paper: wior reproduce. All methods: wior list. All tasks: wior tasks.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -79,6 +79,131 @@ def wior(
 ) -> None:
     if context.invoked_subcommand is None:
         print(context.get_help())
+
+
+class Weighting(enum.StrEnum):
+    auto = "auto"
+    noise = "noise"
+    function = "function"
+    row = "row"
+
+
+class Learner(enum.StrEnum):
+    auto = "auto"
+    linear = "linear"
+    mlp = "mlp"
+
+
+@app.command()
+def clean(
+    train: Annotated[
+        Path | None,
+        typer.Argument(help="CSV, TSV, Parquet, .npz, or a folder class/name.png.  [default: a demonstration]"),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
+    verified: Annotated[Path | None, typer.Option(help="Rows whose labels are right, in the same format.")] = None,
+    verified_column: Annotated[str | None, typer.Option(help="Or the column that marks them in the table.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="A column that names the rows.")] = None,
+    ignore: Annotated[str, typer.Option(help="Columns to leave out, with commas between.")] = "",
+    out: Annotated[Path, typer.Option(help="Folder for all that is found.")] = Path("wior-clean"),
+    relabel: Annotated[
+        bool, typer.Option("--relabel", help="Correct flagged rows in the cleaned copy in place of dropping them.")
+    ] = False,
+    threshold: Annotated[float, typer.Option(help="Flag labels that are right with a smaller probability.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    weighting: Annotated[Weighting, typer.Option(help="What is learned of the labels.")] = Weighting.auto,
+    model: Annotated[Learner, typer.Option(help="What learns from the rows.")] = Learner.auto,
+    hidden: Annotated[str, typer.Option(help="Widths of its hidden layers, with commas between.")] = "",
+    outer_lr: Annotated[float | None, typer.Option(help="The outer step size.  [default: chosen]")] = None,
+    inner_lr: Annotated[float | None, typer.Option(help="The inner step size.  [default: chosen]")] = None,
+    l2: Annotated[float | None, typer.Option(help="The penalty of the model's weights.  [default: by rows]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the rows, at most.  [default: by rows]")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows in a step.  [default: by rows]")] = None,
+    order: Annotated[str, typer.Option(help="The order in which rows are visited.")] = "random-reshuffling",
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder in which the run saves itself.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the checkpoint folder.")] = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Find the wrong labels in your own data.
+
+    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv with a score for every row, a
+    cleaned copy, plots and a summary. Without an argument it runs on the embedded digits, of which 40% get a wrong label.
+    """
+    from wior.cleaning import terminal
+    from wior.cleaning.command import Request
+    from wior.cleaning.command import clean as clean_files
+    from wior.cleaning.demo import demo as clean_digits
+    from wior.orders import BY_NAME
+
+    given = {"--label": label, "--verified": verified, "--verified-column": verified_column, "--id": id_column}
+    if train is None and any(value is not None for value in given.values()):
+        named = ", ".join(name for name, value in given.items() if value is not None)
+        raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
+    if order not in BY_NAME:
+        raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
+    widths = tuple(int(width) for width in _numbers("--hidden", hidden))
+    with _one_line(debug):
+        request = Request(
+            train=train if train is not None else Path(),
+            out=out,
+            label=label,
+            verified=verified,
+            verified_column=verified_column,
+            id_column=id_column,
+            ignore=_names(ignore),
+            relabel=relabel,
+            settings={
+                "threshold": threshold,
+                "random_state": seed,
+                "weighting": weighting.value,
+                "model": model.value,
+                "hidden": widths or None,
+                "outer_lr": outer_lr,
+                "inner_lr": inner_lr,
+                "l2": l2,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "order": BY_NAME[order],
+            },
+            progress=progress,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+        try:
+            summary = clean_digits(request) if train is None else clean_files(request)
+        except KeyboardInterrupt:
+            _say("interrupted" + ("" if checkpoint is None else "; the same command with --resume goes on"))
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    _console().print(terminal.shown(summary, out), highlight=False, markup=False)
+
+
+@app.command()
+def apply(
+    decisions: Annotated[Path, typer.Argument(help="The decisions exported from the review page.")],
+    table: Annotated[Path, typer.Argument(help="What they are about: the input of wior clean.")],
+    out: Annotated[Path | None, typer.Option(help="The corrected copy.  [default: NAME.corrected beside it]")] = None,
+    label: Annotated[str | None, typer.Option(help="The column with the labels.  [default: found]")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="The column with the ids.  [default: found]")] = None,
+    as_json: AS_JSON = False,
+    debug: DEBUG = False,
+) -> None:
+    """Write a copy of a table with the labels corrected as decided on the review page."""
+    from wior.cleaning.apply import apply_decisions
+
+    target = out or table.with_name(f"{table.stem}.corrected{table.suffix}")
+    with _one_line(debug):
+        done = apply_decisions(decisions, table, target, label=label, id_column=id_column)
+    if as_json:
+        print(json.dumps({"out": str(done.path), "fixed": done.fixed, "kept": done.kept, "skipped": done.skipped}))
+        return
+    print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open: {done.path}")
 
 
 @app.command()

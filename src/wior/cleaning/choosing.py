@@ -27,10 +27,10 @@ from wior.tasks.networks import label_losses, squares
 Tree = Any
 # of two that are equally good the first is taken
 SETTINGS = (
-    Setting("noise", "counted", 0.3, 0.3, 1.0),
-    Setting("noise", "counted", 0.3, 0.1, 1.0),
-    Setting("noise", "counted", 0.5, 0.1, 0.0),
-    Setting("noise", "trusting", 0.5, 0.1, 0.0),
+    Setting("noise", "counted", 1.0, 0.3, 1.0),
+    Setting("noise", "counted", 1.0, 0.1, 1.0),
+    Setting("noise", "counted", 2.0, 0.1, 0.0),
+    Setting("noise", "trusting", 2.0, 0.1, 0.0),
     Setting("noise", "trusting", 0.01, 0.1, 0.1),
     Setting("function", "even", 1.0, 0.1),
     Setting("function", "even", 10.0, 0.1),
@@ -47,14 +47,11 @@ TEACHING_STEPS, TEACHING_ROWS, TEACHING_LR, TEACHING_L2 = 300, 512, 0.01, 1e-2
 
 
 class Length(NamedTuple):
-    """How long a run is."""
+    """How long a run is; runs that are recorded as often are one program."""
 
     steps: int
     batch: int
-
-    @property
-    def record_every(self) -> int:
-        return -(-self.steps // RECORDS)
+    record_every: int
 
 
 class Trial(NamedTuple):
@@ -114,7 +111,7 @@ def choose(
         name = f"{setting.describe()}, fold {fold + 1} of {folds}"
         result = learn(own, setting, length._replace(steps=steps), taught[fold], order, *run(name, steps), metrics)
         if result is None:
-            return Trial(setting, fold, np.zeros(1, int), np.full((1, len(TEMPERATURES)), np.inf))
+            return Trial(setting, fold, np.full(1, steps), np.full((1, len(TEMPERATURES)), np.inf))
         losses = np.stack([result.history[_name(place)] for place in range(len(TEMPERATURES))], -1)
         return Trial(setting, fold, result.history["step"], losses)
 
@@ -140,7 +137,8 @@ def finalists(settings: Sequence[Setting], trials: Sequence[Trial]) -> list[Sett
     """The best of a first heat; the second only where it is not clearly behind."""
     ranked = sorted(settings, key=lambda setting: best_record(setting, trials)[0])[:FINALISTS]
     ends = np.array([[one.losses.min() for one in trials if one.setting == setting] for setting in ranked])
-    gaps = np.where(np.isfinite(ends[1:]), ends[1:] - ends[0], np.inf)
+    with np.errstate(invalid="ignore"):  # of runs that diverged
+        gaps = ends[1:] - ends[0]
     behind = [not np.isfinite(gap).all() or gap.mean() > 2 * gap.std(ddof=1) / len(gap) ** 0.5 for gap in gaps]
     return [ranked[0], *(setting for setting, late in zip(ranked[1:], behind, strict=True) if not late)]
 
@@ -173,7 +171,7 @@ def learn(
 ) -> wior.Result | None:
     """WiOR-BO with one setting; `None` where it diverges."""
     design = DESIGNS[setting.weighting]
-    batch = (min(length.batch, len(material.verified[1])), min(length.batch, len(material.given)))
+    batch = (min(length.batch, len(material.verified[1])), min(length.batch, len(material.rows)))
     try:
         return wior.solve(
             design.problem(material, setting),
@@ -222,7 +220,10 @@ def _taught(model: Any, params: Tree, features: jax.Array, labels: jax.Array, ba
 
 
 def fold_places(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(kept, held out) for every fold, all of one size and with every class spread over them; what is left over is always kept."""
+    """(kept, held out) for every fold, all of one size and with every class spread over them; what is left over is always kept.
+
+    Some of those kept are there twice, so that they are as many as there are rows: runs with and without a fold are one program.
+    """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     places = np.arange(len(labels))
@@ -230,8 +231,16 @@ def fold_places(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndar
     found = []
     for fold in range(folds):
         held = by_class[(places % folds == fold) & (places < size * folds)]
-        found.append((np.setdiff1d(places, held), np.sort(held)))
+        found.append((np.resize(np.setdiff1d(shuffled, held, assume_unique=True), len(labels)), np.sort(held)))
     return found
+
+
+def parts_of_rows(rows: int, parts: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(learned from, judged) for every part, all of one size; every row is judged, and some are learned from twice, as in `fold_places`."""
+    shuffled = np.random.default_rng(seed).permutation(rows)
+    size = -(-rows // parts)
+    judged = [np.take(shuffled, np.arange(part * size, (part + 1) * size), mode="wrap") for part in range(parts)]
+    return [(np.resize(np.setdiff1d(shuffled, some, assume_unique=True), rows), some) for some in judged]
 
 
 def checkpoints(folder: Path | None, run: Callable[[str, int], Report]) -> Run:

@@ -24,6 +24,7 @@ from wior.tasks.weight_function import WeightFunction, weight_function_problem
 
 Tree = Any
 LIKELY = 0.9  # of a label to be right, before anything is known
+DAMPING = 0.3  # of the Hessian of a noise model
 PASSES = 50  # of the estimate of a table
 
 
@@ -48,6 +49,7 @@ class Material(NamedTuple):
     model: Model
     features: jax.Array
     given: jax.Array
+    rows: jax.Array  # places of the rows to learn from
     verified: tuple[jax.Array, jax.Array]
     trusted: np.ndarray  # (classes,) of bool: classes without a verified row, whose labels are taken as they are
     l2: float
@@ -79,22 +81,25 @@ class NoiseModel:
 
     def problem(self, material: Material, setting: Setting) -> Bilevel:
         rng = np.random.default_rng(material.seed)
-        partners = np.resize(rng.permutation(len(material.verified[1])), len(material.given)).astype(np.int32)
+        partners = np.resize(rng.permutation(len(material.verified[1])), len(material.rows)).astype(np.int32)
         return noise_model_problem(
             material.model,
-            (material.features, material.given),
+            material.features,
+            (material.rows, material.given[material.rows]),
             material.verified,
             partners,
             material.trusted,
             setting.share,
             material.l2,
+            DAMPING,
         )
 
     def start(self, material: Material, setting: Setting, taught: Tree) -> jax.Array:
         table = trusting_table(material.classes)
         if setting.start == "counted":
             logs = all_log_probabilities(material.model, taught, material.features)
-            table = counted_table(np.exp(logs), np.asarray(material.given))
+            rows = np.asarray(material.rows)
+            table = counted_table(np.exp(logs)[rows], np.asarray(material.given)[rows])
         return noise_model.start(jnp.asarray(table, jnp.float32))
 
     def read(self, material: Material, x: jax.Array, y: Tree) -> Reading:
@@ -108,7 +113,7 @@ class Function:
     """x is a function of the model's output and the given label."""
 
     def problem(self, material: Material, setting: Setting) -> Bilevel:
-        train = (material.features, material.given)
+        train = (material.features[material.rows], material.given[material.rows])
         return weight_function_problem(material.model, train, material.verified, material.l2)
 
     def start(self, material: Material, setting: Setting, taught: Tree) -> WeightFunction:
@@ -134,7 +139,7 @@ class RowWeightedLoss:
 
 
 class Row:
-    """x is one weight for each row: the paper's, for many verified rows."""
+    """x is one weight for each row: the paper's, for many verified rows. All rows are learned from."""
 
     def problem(self, material: Material, setting: Setting) -> Bilevel:
         inner = RowWeightedLoss(material.model, jnp.asarray(material.l2))
@@ -180,7 +185,7 @@ def _read_weights(material: Material, logs: np.ndarray, weights: np.ndarray) -> 
 
 
 def _posterior(logs: np.ndarray, log_t: jax.Array, given: Any) -> np.ndarray:
-    return np.asarray(jnp.exp(noise_model.log_posterior(jnp.asarray(logs), log_t, given)))
+    return np.array(jnp.exp(noise_model.log_posterior(jnp.asarray(logs), log_t, given)))
 
 
 def _at(posterior: np.ndarray, given: Any) -> np.ndarray:

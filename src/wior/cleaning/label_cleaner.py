@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     outer_lr, inner_lr : the step sizes η and γ. `verified_share`: λ, the weight of verified rows in a noise model's inner loss.
     l2 : the penalty of the model's weights.
     epochs : passes over the training rows. `batch_size`: rows in a step.
-    folds : of the verified rows, for choosing.
+    folds : of the verified rows, for choosing. `parts`: of the training rows, each judged by a model that learned from the others; 0: one model judges all.
     threshold : labels that are right with a smaller probability are flagged.
     order : in which the rows are visited, one of `wior.orders`.
     random_state : an integer; the same one gives the same numbers.
@@ -75,6 +76,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         epochs: int | None = None,
         batch_size: int | None = None,
         folds: int | None = None,
+        parts: int | None = None,
         threshold: float = 0.5,
         order: Order | None = None,
         random_state: int = 0,
@@ -92,6 +94,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.epochs = epochs
         self.batch_size = batch_size
         self.folds = folds
+        self.parts = parts
         self.threshold = threshold
         self.order = order
         self.random_state = random_state
@@ -106,6 +109,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{missing} must be given: a small set of rows whose labels are known to be right")
         X, given = self._rows(X, y)
         X_verified, verified = self._rows(X_verified, y_verified, "X_verified", "y_verified")
+        if (given.dtype.kind in "OUT") != (verified.dtype.kind in "OUT"):
+            raise ValueError(
+                f"y and y_verified must both be texts or both be numbers, got the dtypes {given.dtype} and {verified.dtype}"
+            )
         self.classes_, codes = np.unique(np.concatenate([given, verified]), return_inverse=True)
         given, verified = np.split(codes.astype(np.int32), [len(given)])
         trusted = self._check_classes(given, verified)
@@ -115,6 +122,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             model,
             jnp.asarray(X),
             jnp.asarray(given),
+            jnp.arange(len(given), dtype=jnp.int32),
             (jnp.asarray(X_verified), jnp.asarray(verified)),
             trusted,
             self._l2(len(given)),
@@ -124,7 +132,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         settings = self._settings()
         order = self.order if self.order is not None else choosing.DEFAULT_ORDER
         heats = len(settings) if len(settings) > 1 else 0
-        with self._progress(heats * folds + min(len(settings), choosing.FINALISTS) * folds + 1) as begin:
+        parts = self._parts(len(given), settings[0].weighting)
+        with self._progress((heats + min(len(settings), choosing.FINALISTS)) * folds + 1 + parts) as begin:
             run = choosing.checkpoints(None if self.checkpoint is None else Path(self.checkpoint), begin)
             choice = choosing.choose(material, settings, length, folds, order, run)
             self._finish(material, choice, length, order, run)
@@ -135,6 +144,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "batch_size": length.batch,
             "epochs": round(choice.steps * length.batch / len(given), 3),
             "folds": folds,
+            "parts": parts,
             "held_out_loss": choice.loss,
             "l2": material.l2,
             "model": "custom" if isinstance(model, Custom) else "mlp" if model.hidden else "linear",
@@ -144,33 +154,44 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return self
 
     def _finish(self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run) -> None:
-        """Learns from all verified rows and says what it finds."""
-        taught = choosing.teach(material)
-        design = DESIGNS[choice.setting.weighting]
-        x, y = design.start(material, choice.setting, taught), taught
-        report, checkpoint = run("all verified rows", choice.steps)
-        if choice.steps:
-            exactly = length._replace(steps=choice.steps)
-            result = choosing.learn(material, choice.setting, exactly, taught, order, report, checkpoint)
+        """Learns from all verified rows; every label is judged by a model that did not learn from it."""
+        exactly = length._replace(steps=choice.steps)
+
+        def learned(own: Material, name: str) -> tuple[Any, Any]:
+            taught = choosing.teach(own)
+            report, checkpoint = run(name, choice.steps)
+            if not choice.steps:
+                return DESIGNS[choice.setting.weighting].start(own, choice.setting, taught), taught
+            result = choosing.learn(own, choice.setting, exactly, taught, order, report, checkpoint)
             if result is None:
                 raise ValueError(
                     f"the model diverged with all verified rows ({choice.setting.describe()}); set a smaller inner_lr or outer_lr"
                 )
-            x, y = result.x, result.y
-        read = design.read(material, x, y)
+            return result.x, result.y
+
+        read = DESIGNS[choice.setting.weighting].read
+        x, y = learned(material, "all rows")
+        posterior, weights, self.noise_ = read(material, x, y)
         given = np.asarray(material.given)
+        parts = self._parts(len(given), choice.setting.weighting)
+        for part, (rows, judged) in enumerate(
+            choosing.parts_of_rows(len(given), parts, material.seed) if parts else ()
+        ):
+            own = material._replace(rows=jnp.asarray(rows.astype(np.int32)))
+            x, others = learned(own, f"all but part {part + 1} of {parts}")
+            judged_material = material._replace(features=material.features[judged], given=material.given[judged])
+            posterior[judged], weights[judged], _ = read(judged_material, x, others)
         self.model_, self.params_ = material.model, y
-        self.scores_ = read.posterior[np.arange(len(given)), given]
+        self.scores_ = posterior[np.arange(len(given)), given]
         self.flagged_ = self.scores_ < self.threshold
-        self.suggested_labels_ = self.classes_[read.posterior.argmax(1)]
-        self.confidence_ = read.posterior.max(1)
-        self.weights_ = read.weights
-        self.noise_ = read.table
+        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+        self.confidence_ = posterior.max(1)
+        self.weights_ = weights
         self.trusted_classes_ = self.classes_[material.trusted]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, (rows, classes), in the order of `classes_`."""
-        check_is_fitted(self)
+        check_is_fitted(self, "params_")
         return np.exp(all_log_probabilities(self.model_, self.params_, self._features(X, reset=False)))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -183,16 +204,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=dtype, allow_nd=own, ensure_2d=not own)
 
     def _rows(self, X: Any, y: Any, name: str = "X", labels: str = "y") -> tuple[np.ndarray, np.ndarray]:
-        if name == "X":
-            features = self._features(X, reset=True)
-        else:
-            try:
-                features = self._features(X, reset=False)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from error
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        check_array(y.reshape(-1, 1), dtype=None, ensure_all_finite=y.dtype.kind in "fc", input_name=labels)
+        with _named(name):
+            features = self._features(X, reset=name == "X")
+        with _named(labels):
+            y = column_or_1d(y, warn=True)
+            _refuse_mixed(y)
+            check_classification_targets(y)
+            check_array(y.reshape(-1, 1), dtype=None, ensure_all_finite=y.dtype.kind in "fc", input_name=labels)
         if len(y) != len(features):
             raise ValueError(f"{labels} must have one label for each row of {name}, got {len(y)} for {len(features)}")
         return features, y
@@ -201,11 +219,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         """Which classes have no verified row."""
         names = self.classes_
         if len(names) < 2:
-            raise ValueError(f"y must have at least two classes, got one class only: {names[0]!r}")
+            raise ValueError(f"y must have at least two classes, got one: {_listed(names)}")
         known = np.bincount(verified, minlength=len(names)) > 0
         if known.sum() < 2:
             raise ValueError(
-                f"y_verified must have at least two classes, got one class only: {names[known][0]!r}; verify some rows of the others"
+                f"y_verified must have at least two classes, got one: {_listed(names[known])}; verify some rows of the others"
             )
         if not known.all():
             warnings.warn(
@@ -237,15 +255,23 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         batch = self.batch_size or int(np.clip(2 ** round(np.log2(max(rows / 100, 1))), 32, 512))
         batch = min(batch, rows)
         steps = int(np.clip(15 * rows / batch, 1500, 6000)) if self.epochs is None else -(-self.epochs * rows // batch)
-        return Length(max(steps, 1), batch)
+        steps = max(steps, 1)
+        return Length(steps, batch, -(-steps // choosing.RECORDS))
 
     def _folds(self, rows: int, verified: int) -> int:
-        folds = (5 if rows <= 5000 else 3) if self.folds is None else int(self.folds)
-        if not 2 <= folds <= verified and self.folds is not None:
-            raise ValueError(f"folds must lie between 2 and the number of verified rows, {verified}; got {folds}")
         if verified < 4:
             raise ValueError(f"X_verified must have at least 4 rows, got {verified}")
-        return min(folds, verified // 2)
+        if self.folds is None:
+            return min(5 if rows <= 5000 else 3, verified // 2)
+        if not 2 <= self.folds <= verified:
+            raise ValueError(f"folds must lie between 2 and the number of verified rows, {verified}; got {self.folds}")
+        return int(self.folds)
+
+    def _parts(self, rows: int, weighting: str) -> int:
+        if weighting == "row":
+            return 0  # a weight is of a row that was learned from
+        parts = (5 if rows <= 5000 else 3 if rows <= 100_000 else 0) if self.parts is None else int(self.parts)
+        return min(parts, rows) if rows > 1 else 0
 
     def _settings(self) -> list[Setting]:
         """The candidates, with what the user has decided."""
@@ -273,18 +299,27 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             if getattr(self, name) is not None:
                 checks.positive_number(name, getattr(self, name))
         for name in ("l2", "verified_share"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float, np.number)) and 0 <= value < np.inf):
-                raise ValueError(f"{name} must be a number that is not negative, got {value!r}")
+            if getattr(self, name) is not None:
+                checks.non_negative_number(name, getattr(self, name))
         for name in ("epochs", "batch_size", "folds"):
             if getattr(self, name) is not None:
                 checks.positive_integer(name, getattr(self, name))
+        if self.parts is not None and (
+            not isinstance(self.parts, (int, np.integer)) or self.parts < 0 or self.parts == 1
+        ):
+            raise ValueError(f"parts must be 0 or an integer of at least 2, got {self.parts!r}")
         if not (isinstance(self.threshold, (int, float, np.floating)) and 0 < self.threshold < 1):
             raise ValueError(f"threshold must lie between 0 and 1, got {self.threshold!r}")
         if self.order is not None and not isinstance(self.order, Order):
             raise TypeError(f"order must be one of wior.orders, got {self.order!r}")
         if isinstance(self.random_state, bool) or not isinstance(self.random_state, (int, np.integer)):
             raise TypeError(f"random_state must be an integer, got {self.random_state!r}")
+        if not 0 <= self.random_state < 2**63:
+            raise ValueError(f"random_state must lie between 0 and 2**63 - 1, got {self.random_state!r}")
+        if not isinstance(self.checkpoint, (str, os.PathLike, type(None))):
+            raise TypeError(f"checkpoint must be a folder or None, got {self.checkpoint!r}")
+        if self.hidden is not None and not _are_widths(self.hidden):
+            raise ValueError(f"hidden must be widths of layers, positive integers such as (64,), got {self.hidden!r}")
 
     @contextlib.contextmanager
     def _progress(self, runs: int) -> Iterator[Any]:
@@ -293,6 +328,28 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             return
         with pieces(bool(self.progress), "learning", runs) as begin:
             yield begin
+
+
+@contextlib.contextmanager
+def _named(argument: str) -> Iterator[None]:
+    """What scikit-learn says of X and y, said of the verified rows too."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if argument in ("X", "y"):
+            raise
+        raise type(error)(f"{argument}: {error}") from error
+
+
+def _refuse_mixed(y: np.ndarray) -> None:
+    texts = [isinstance(label, str) for label in y] if y.dtype == object else []
+    if any(texts) and not all(texts):
+        row = texts.index(False)
+        raise ValueError(f"y must be texts or numbers alone, got {y[row]!r} in row {row}")
+
+
+def _are_widths(hidden: Any) -> bool:
+    return isinstance(hidden, (tuple, list)) and all(isinstance(w, (int, np.integer)) and w > 0 for w in hidden)
 
 
 def _listed(names: Any) -> str:

@@ -49,7 +49,7 @@ class Network:
     @classmethod
     def standardising(cls, features: np.ndarray, hidden: tuple[int, ...], classes: int) -> Network:
         mean, deviation = column_statistics(features)
-        varying = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-6)
+        varying = deviation > np.maximum(1e-6 * np.abs(mean), 1e-36)
         length = min(float(varying.sum()), LONGEST)
         shrink = (length / max(int(varying.sum()), 1)) ** 0.5
         scale = np.where(varying, shrink / np.where(varying, deviation, 1.0), 0.0)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import wior
-from wior import baselines
+from wior import baselines, figures
 from wior.data import Rows, digits, mnist
-from wior.experiments import comparison, figures
+from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options

@@ -22,7 +22,7 @@ from wior import loop, oracle
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint
 from wior.experiments.claims import Ends, mean_and_deviation
-from wior.experiments.folders import Arrays
+from wior.folders import Arrays
 from wior.orders import Order
 from wior.progress import Report
 from wior.sweep import seed_list

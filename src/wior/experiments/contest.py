@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from wior.experiments import comparison, figures
+from wior import figures
+from wior.experiments import comparison
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options
 from wior.experiments.named_tasks import TASKS

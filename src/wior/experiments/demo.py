@@ -26,7 +26,7 @@ import wior
 from wior.algorithms.algorithm import Algorithm
 from wior.data import digits
 from wior.experiments.comparison import CALLS, spread
-from wior.experiments.folders import whole_folder
+from wior.folders import whole_folder
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.tasks import DataCleaning, data_cleaning
 

@@ -15,7 +15,7 @@ from wior.checkpoint import Checkpoint
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
-from wior.experiments.folders import CONFIG, SUMMARY, Arrays, RunFolder, write_json
+from wior.folders import CONFIG, SUMMARY, Arrays, RunFolder, write_json
 from wior.progress import Report, pieces
 
 HISTORY, REPORT = "history.jsonl", "report.md"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import wior
-from wior import baselines
+from wior import baselines, figures
 from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagenet_fs, with_rotations
-from wior.experiments import comparison, figures
+from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 import wior
-from wior.experiments import comparison, figures
+from wior import figures
+from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options

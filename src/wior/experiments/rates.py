@@ -18,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import wior
-from wior import oracle
+from wior import figures, oracle
 from wior.checkpoint import Checkpoint
-from wior.experiments import figures
 from wior.experiments.claims import Claim, verdict
 from wior.experiments.comparison import Piece
 from wior.experiments.experiment import Findings, Options
-from wior.experiments.folders import Arrays
+from wior.folders import Arrays
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.progress import Report
 from wior.tasks.quadratic import Quadratic, QuadraticWithWaves, quadratic, quadratic_with_waves, with_shared_hessians

@@ -42,7 +42,8 @@ def log_table(x: jax.Array, trusted: jax.Array) -> jax.Array:
 
 def log_posterior(log_probabilities: jax.Array, log_t: jax.Array, given: jax.Array) -> jax.Array:
     """log P(class | row, given label), (rows, classes), of rows with these log probabilities (rows, classes)."""
-    return jax.nn.log_softmax(log_probabilities + log_t.T[given], -1)
+    possible = jnp.where(log_t > NEVER / 2, log_t, -jnp.inf)  # a model may be surer than NEVER
+    return jax.nn.log_softmax(log_probabilities + possible.T[given], -1)
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["model"], meta_fields=[])
@@ -59,31 +60,55 @@ class VerifiedLoss:
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["model", "verified", "trusted", "share", "l2"],
+    data_fields=["model", "features", "verified", "trusted", "share", "l2", "damping"],
     meta_fields=[],
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class CorrectedLoss:
-    """g, for batches of features, given labels and places of verified rows, as many of these as of those."""
+    """g, for batches of places of training rows, their given labels, and places of verified rows, as many of these as of those."""
 
     model: Any
-    verified: Any  # (features, labels), all of them: the batch points to some
+    features: jax.Array  # of all training rows: the batch points to some
+    verified: Any  # (features, labels), all of them
     trusted: jax.Array  # (classes,) of bool
     share: jax.Array  # λ
     l2: jax.Array
+    damping: jax.Array  # μ
 
     def __call__(self, x: jax.Array, y: Tree, batch: Any) -> jax.Array:
-        features, given, partners = batch
-        logs = jax.nn.log_softmax(self.model.logits(y, features))
+        places, given, partners = batch
+        logs = jax.nn.log_softmax(self.model.logits(y, self.features[places]))
         corrected = -jnp.mean(jax.nn.logsumexp(logs + log_table(x, self.trusted).T[given], -1))
         known = jnp.mean(label_losses(self.model.logits(y, self.verified[0][partners]), self.verified[1][partners]))
-        return corrected + self.share * known + self.l2 / 2 * squares(y)
+        return corrected + self.share * known + self.l2 / 2 * squares(y) + damped(y, self.damping)
+
+
+def damped(y: Tree, damping: Any) -> jax.Array:
+    """(μ / 2) ‖y − y‖²: nothing in value and gradient, and μ I in the Hessian.
+
+    The Hessian of a network is not positive definite. Where it is not, u grows without bound and takes x with it; with μ above its most negative
+    eigenvalue u is that of a proximal step.
+    """
+    apart = (leaf - jax.lax.stop_gradient(leaf) for leaf in jax.tree.leaves(y))
+    return damping / 2 * sum((jnp.vdot(part, part) for part in apart), jnp.zeros(()))
 
 
 def noise_model_problem(
-    model: Any, train: Any, verified: Any, partners: Any, trusted: Any, share: float, l2: float
+    model: Any,
+    features: jax.Array,
+    train: Any,
+    verified: Any,
+    partners: Any,
+    trusted: Any,
+    share: float,
+    l2: float,
+    damping: float,
 ) -> Bilevel:
-    """The problem on training rows and verified rows, both (features, labels); `partners` (rows,) are places of verified rows."""
+    """The problem on the training rows `train`, (places in features, given labels), and verified rows, (features, labels).
+
+    `partners` (rows,) are places of verified rows.
+    """
     known = tuple(jnp.asarray(part) for part in verified)
-    inner = CorrectedLoss(model, known, jnp.asarray(trusted), jnp.asarray(share), jnp.asarray(l2))
+    numbers = (jnp.asarray(number) for number in (share, l2, damping))
+    inner = CorrectedLoss(model, jnp.asarray(features), known, jnp.asarray(trusted), *numbers)
     return Bilevel(VerifiedLoss(model), inner, known, (*train, partners))

@@ -1,0 +1,280 @@
+"""`wior clean`: from the user's files to a folder with what was found."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import wior
+from wior.cleaning import choosing, plots
+from wior.cleaning.label_cleaner import LabelCleaner
+from wior.cleaning.sources import InputError, Task, read
+from wior.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
+from wior.report.guard import guard
+from wior.report.review import Curve, Review, write_review
+
+ROWS, REVIEW = "rows.csv", "review.html"
+COLUMNS = ("id", "given", "weight", "score", "flagged", "suggested", "confidence")
+COMMONEST = 10  # pairs of labels in the summary
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What the user asks for."""
+
+    train: Path
+    out: Path
+    label: str | None = None
+    verified: Path | None = None
+    verified_column: str | None = None
+    id_column: str | None = None
+    ignore: tuple[str, ...] = ()
+    relabel: bool = False
+    settings: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # of `LabelCleaner`, where they are not its own
+    progress: bool = False
+    checkpoint: Path | None = None
+    resume: bool = False
+
+
+class Findings(NamedTuple):
+    """What is said of every row of the table, the verified ones too."""
+
+    given: np.ndarray  # places in classes
+    suggested: np.ndarray
+    scores: np.ndarray
+    confidence: np.ndarray
+    weights: np.ndarray
+    flagged: np.ndarray
+    classes: list[str]
+
+
+def clean(request: Request) -> dict[str, Any]:
+    """Finds the wrong labels, writes the folder and returns its summary."""
+    check_paths(request)
+    check_checkpoint(request)
+    with whole_folder(request.out, made_by_wior) as folder:
+        task = read(
+            request.train,
+            label=request.label,
+            verified=request.verified,
+            verified_column=request.verified_column,
+            id_column=request.id_column,
+            ignore=request.ignore,
+        )
+        cleaner = LabelCleaner(**{**request.settings, "progress": request.progress, "checkpoint": request.checkpoint})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # classes that no verified row has are among the notes
+            cleaner.fit(
+                task.train.features[task.rows],
+                task.train.labels[task.rows],
+                task.verified_features,
+                task.verified_labels,
+            )
+        found = findings(task, cleaner)
+        return write(folder, request, task, cleaner, found)
+
+
+def check_paths(request: Request) -> None:
+    """The output folder is replaced: what is read must not lie in it, nor it in what is read."""
+    out = request.out.expanduser().resolve()
+    for path in (request.train, request.verified, request.checkpoint):
+        if path is None:
+            continue
+        place = path.expanduser().resolve()
+        if out in place.parents:
+            raise InputError(
+                f"{path} lies in the output folder {request.out}, which is replaced; give another one by --out"
+            )
+        if place in out.parents and place.is_dir():
+            raise InputError(f"the output folder {request.out} lies in {path}; give another one by --out")
+
+
+def check_checkpoint(request: Request) -> None:
+    """An interrupted run is gone on with on request only."""
+    folder = request.checkpoint
+    if folder is None:
+        if request.resume:
+            raise InputError("--resume needs --checkpoint, the folder in which the interrupted run was saved")
+        return
+    if folder.exists() and any(folder.iterdir()) and not request.resume:
+        raise InputError(f"{folder} is not empty; go on with the run in it by --resume, or give another folder")
+
+
+def findings(task: Task, cleaner: LabelCleaner) -> Findings:
+    """The judged rows as the cleaner sees them; of verified rows the label is known."""
+    classes = [str(name) for name in cleaner.classes_]
+    classes += sorted(set(task.train.labels.tolist()) - set(classes))  # of rows that are all verified
+    place = {name: at for at, name in enumerate(classes)}
+    given = np.array([place[label] for label in task.train.labels.tolist()], np.int64)
+    suggested, rows = given.copy(), len(given)
+    scores, confidence, weights = np.ones(rows), np.ones(rows), np.ones(rows)
+    judged = task.rows
+    suggested[judged] = np.searchsorted(cleaner.classes_, cleaner.suggested_labels_)
+    scores[judged], confidence[judged], weights[judged] = cleaner.scores_, cleaner.confidence_, cleaner.weights_
+    for at, label in task.known.items():
+        suggested[at] = place[label]
+        scores[at] = weights[at] = float(label == classes[given[at]])
+    return Findings(given, suggested, scores, confidence, weights, scores < cleaner.threshold, classes)
+
+
+def write(folder: Path, request: Request, task: Task, cleaner: LabelCleaner, found: Findings) -> dict[str, Any]:
+    """All files of the output folder."""
+    write_rows(folder / ROWS, task, found)
+    names = np.array(found.classes)
+    fixable = found.flagged & (found.suggested != found.given)
+    labels = np.where(fixable, names[found.suggested], names[found.given]) if request.relabel else names[found.given]
+    keep = ~found.flagged | fixable if request.relabel else ~found.flagged
+    cleaned = task.train.write(folder, keep, labels)
+    curves = learning_curves(cleaner)
+    plots.save(
+        folder, found.scores, cleaner.threshold, curves, cleaner.noise_, [str(name) for name in cleaner.classes_]
+    )
+    write_review(folder / REVIEW, review(request, task, cleaner, found, curves))
+    config = {
+        "made_by": "wior clean",
+        "version": wior.__version__,
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+        "train": str(request.train),
+        "verified": None if request.verified is None else str(request.verified),
+        "verified_column": request.verified_column,
+        "label": request.label,
+        "id": request.id_column,
+        "ignore": list(request.ignore),
+        "relabel": request.relabel,
+        "settings": {
+            name: value if isinstance(value, (int, float, str, list, tuple, type(None))) else repr(value)
+            for name, value in cleaner.get_params(deep=False).items()
+            if name not in ("progress", "checkpoint")
+        },
+    }
+    write_json(folder / CONFIG, config)
+    summary = summarise(request, task, cleaner, found, keep, cleaned.name)
+    entries = sorted(entry.name for entry in folder.iterdir() if entry.name not in (CONFIG, SUMMARY))
+    summary["files"] = [*entries, CONFIG, SUMMARY]
+    write_json(folder / SUMMARY, summary)
+    return summary
+
+
+def write_rows(path: Path, task: Task, found: Findings) -> None:
+    """One line for each row of the table, in its order; verified rows have a score of 1, or of 0 where the label was wrong."""
+    names = found.classes
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        for at, name in enumerate(task.train.ids):
+            lines.writerow(
+                (
+                    guard(str(name)),
+                    guard(names[found.given[at]]),
+                    f"{found.weights[at]:.6g}",
+                    f"{found.scores[at]:.6g}",
+                    "true" if found.flagged[at] else "false",
+                    guard(names[found.suggested[at]]),
+                    f"{found.confidence[at]:.6g}",
+                )
+            )
+
+
+def learning_curves(cleaner: LabelCleaner) -> list[Curve]:
+    """The loss on verified rows held out, of the candidates that ran to the end."""
+    last = [one for one in cleaner.trials_ if one.steps[-1] >= cleaner.choice_["steps_at_most"]]
+    made = []
+    for setting in dict.fromkeys(one.setting for one in last):
+        steps, losses = choosing.curve(setting, last)
+        if np.isfinite(losses).all():
+            made.append(
+                Curve(f"loss on held-out verified rows ({setting.describe()})", steps.tolist(), losses.tolist())
+            )
+    return made
+
+
+def review(request: Request, task: Task, cleaner: LabelCleaner, found: Findings, curves: list[Curve]) -> Review:
+    source = task.train
+    facts = {
+        "rows": f"{len(found.given):,}",
+        "verified rows": f"{len(task.verified_labels):,}",
+        "classes": f"{len(found.classes):,}",
+        **({"label": source.label} if source.kind == "table" else {}),
+        **{f"note {number}" if len(task.notes) > 1 else "note": text for number, text in enumerate(task.notes, 1)},
+    }
+    return Review(
+        title=request.train.name,
+        facts=facts,
+        classes=found.classes,
+        ids=[str(name) for name in source.ids],
+        given=found.given,
+        suggested=found.suggested,
+        scores=np.clip(found.scores, 0, 1),
+        confidence=np.clip(found.confidence, 0, 1),
+        threshold=float(cleaner.threshold),
+        columns=[str(name) for name in source.columns],
+        records=source.records if source.columns else None,
+        images=source.images,
+        curves=curves,
+    )
+
+
+def summarise(
+    request: Request, task: Task, cleaner: LabelCleaner, found: Findings, keep: np.ndarray, cleaned: str
+) -> dict[str, Any]:
+    """What was found, for people and for scripts."""
+    names, classes = found.classes, len(found.classes)
+    flagged = found.flagged
+    moved = flagged & (found.suggested != found.given)
+    pairs = np.bincount(found.given[moved] * classes + found.suggested[moved], minlength=classes**2)
+    commonest = [at for at in np.argsort(-pairs, kind="stable")[:COMMONEST] if pairs[at]]
+    of_class = np.bincount(found.given, minlength=classes)
+    flagged_of_class = np.bincount(found.given[flagged], minlength=classes)
+    return {
+        "made_by": "wior clean",
+        "version": wior.__version__,
+        "rows": len(found.given),
+        "verified_rows": len(task.verified_labels),
+        "known_rows": len(task.known),
+        "classes": names,
+        "flagged": int(flagged.sum()),
+        "flagged_share": float(flagged.mean()),
+        "flagged_by_class": {
+            name: {"rows": int(rows), "flagged": int(count)}
+            for name, rows, count in zip(names, of_class, flagged_of_class, strict=True)
+        },
+        "commonest_changes": [
+            {"given": names[at // classes], "suggested": names[at % classes], "rows": int(pairs[at])}
+            for at in commonest
+        ],
+        "cleaned": {"file": cleaned, "rows": int(keep.sum()), "relabelled": int(moved.sum()) if request.relabel else 0},
+        "threshold": float(cleaner.threshold),
+        "choice": json.loads(json.dumps(cleaner.choice_, default=float)),
+        "trials": trials(cleaner),
+        "noise": {
+            "classes": [str(name) for name in cleaner.classes_],
+            "table": np.round(cleaner.noise_, 6).tolist(),
+        },
+        "trusted_classes": [str(name) for name in cleaner.trusted_classes_],
+        "columns": dict(task.train.report),
+        "notes": list(task.notes),
+    }
+
+
+def trials(cleaner: LabelCleaner) -> list[dict[str, Any]]:
+    """Every candidate, with its best loss on rows held out."""
+    made = []
+    for steps in sorted({int(one.steps[-1]) for one in cleaner.trials_}):
+        heat = [one for one in cleaner.trials_ if one.steps[-1] == steps]
+        for setting in dict.fromkeys(one.setting for one in heat):
+            loss, best = choosing.best_record(setting, heat)
+            finite = bool(np.isfinite(loss))  # else it diverged
+            found = {"best_steps": best if finite else None, "held_out_loss": loss if finite else None}
+            made.append({**setting._asdict(), "steps": steps, **found})
+    return made

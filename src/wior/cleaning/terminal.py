@@ -1,0 +1,95 @@
+"""The summary of `wior clean` for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+SHOWN = 5  # pairs of labels
+WIDEST = 30  # of a label
+
+
+def shown(summary: Mapping[str, Any], folder: Path) -> Group:
+    """What was found, where to look, and what to do next."""
+    flagged, rows = summary["flagged"], summary["rows"]
+    parts: list[Any] = [
+        Text(f"{flagged:,} of {rows:,} labels are probably wrong ({flagged / rows:.1%})", "bold"),
+        Text(f"judged with {summary['verified_rows']:,} verified rows", "dim"),
+    ]
+    if summary["commonest_changes"]:
+        parts += ["", changes(summary)]
+    if "demo" in summary:
+        parts += [against_the_truth(summary["demo"])]
+    choice = summary["choice"]
+    parts += [
+        Text(
+            f"Chosen by verified rows that were held out: {choice['weighting']} model, {choice['start']} start, "
+            f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of {choice['batch_size']} rows, "
+            f"{choice['model']} {'-'.join(map(str, choice['hidden']))}".rstrip(),
+            "dim",
+        ),
+        *(Text(f"Note: {note}", "yellow") for note in summary["notes"]),
+        "",
+        files(summary, folder),
+    ]
+    return Group(*parts)
+
+
+def changes(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("given")
+    table.add_column("suggested")
+    table.add_column("rows", justify="right")
+    for change in summary["commonest_changes"][:SHOWN]:
+        table.add_row(short(change["given"]), short(change["suggested"]), f"{change['rows']:,}")
+    more = sum(change["rows"] for change in summary["commonest_changes"][SHOWN:])
+    if more:
+        table.add_row(Text("others", "dim"), "", f"{more:,}" + ("+" if len(summary["commonest_changes"]) > 9 else ""))
+    return table
+
+
+def against_the_truth(demo: Mapping[str, Any]) -> Group:
+    found = Table(box=box.SIMPLE_HEAD, title=f"Against the truth: {demo['wrong']} of {demo['rows']} labels are wrong")
+    gained = Table(box=box.SIMPLE_HEAD, title=f"What a model gains, on {demo['test_rows']} test rows")
+    for table in (found, gained):
+        table.title_justify, table.title_style = "left", "bold"
+    for name in ("precision", "recall", "F1", "AUROC", "right after --relabel"):
+        found.add_column(name, justify="right")
+    values = (demo["precision"], demo["recall"], demo["f1"], demo["auroc"], demo["right_after_relabelling"])
+    found.add_row(*(f"{value:.3f}" for value in values))
+    gained.add_column("trained on")
+    gained.add_column("accuracy", justify="right")
+    for name, value in demo["test_accuracy"].items():
+        gained.add_row(name, f"{value:.3f}")
+    return Group(found, gained)
+
+
+def files(summary: Mapping[str, Any], folder: Path) -> Table:
+    table = Table.grid(padding=(0, 2))
+    cleaned = summary["cleaned"]
+    left_out = summary["rows"] - cleaned["rows"]
+    copied = (
+        (True, f"{cleaned['rows']:,} rows"),
+        (cleaned["relabelled"], f"{cleaned['relabelled']:,} relabelled"),
+        (left_out, f"{left_out:,} left out"),
+    )
+    for name, what in (
+        ("review.html", "open it in a browser: look at the flagged rows, keep, fix or skip, export the decisions"),
+        ("rows.csv", "score, weight and suggested label of every row"),
+        (cleaned["file"], ", ".join(text for count, text in copied if count)),
+        ("overview.png", "scores, learning curves, how a class is labelled"),
+    ):  # fmt: skip
+        table.add_row(Text(str(folder / name), "bold"), what)
+    return table
+
+
+def short(label: str) -> Text:
+    text = " ".join(label.split()) or repr(label)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)  # a terminal obeys what is not
+    return Text(text if len(text) <= WIDEST else text[: WIDEST - 1] + "…")
