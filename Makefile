@@ -5,8 +5,8 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test slow lint format bench clean
 
-demo: $(STAMP)  ## compare orders on the embedded digits and save a plot
-	$(BIN)/wior demo
+demo: $(STAMP)  ## find wrong labels in the embedded digits and write a page to review them
+	$(BIN)/wior clean
 
 test: lint  ## lint, type check and the test suite
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -1,5 +1,7 @@
 """Bilevel, conditional, compositional and minimax optimization in which the order of the examples is a choice."""
 
+from typing import TYPE_CHECKING, Any
+
 from wior import baselines, orders
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import Checkpoint
@@ -12,6 +14,9 @@ from wior.problems import Bilevel, Compositional, ConditionalBilevel, Conditiona
 from wior.solve import Result, solve
 from wior.sweep import SweepResult, sweep
 
+if TYPE_CHECKING:
+    from wior.cleaning import LabelCleaner
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -21,6 +26,7 @@ __all__ = [
     "ConditionalBilevel",
     "ConditionalCompositional",
     "HyperGradient",
+    "LabelCleaner",
     "Method",
     "Minimax",
     "NonFiniteError",
@@ -42,3 +48,11 @@ __all__ = [
     "solve",
     "sweep",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LabelCleaner":  # scikit-learn takes a second to import, and only this needs it
+        from wior.cleaning import LabelCleaner
+
+        return LabelCleaner
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

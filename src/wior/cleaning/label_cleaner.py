@@ -46,7 +46,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     outer_lr, inner_lr : the step sizes η and γ. `verified_share`: λ, the weight of verified rows in a noise model's inner loss.
     l2 : the penalty of the model's weights.
     epochs : passes over the training rows. `batch_size`: rows in a step.
-    folds : of the verified rows, for choosing. `parts`: of the training rows, each judged by a model that learned from the others; 0: one model judges all.
+    folds : of the verified rows, for choosing. `parts`: of the training rows, each judged also by a model that learned from the others; 0: one model judges all.
     threshold : labels that are right with a smaller probability are flagged.
     order : in which the rows are visited, one of `wior.orders`.
     random_state : an integer; the same one gives the same numbers.
@@ -154,7 +154,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return self
 
     def _finish(self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run) -> None:
-        """Learns from all verified rows; every label is judged by a model that did not learn from it."""
+        """Learns from all verified rows; every label is judged by that model and by one that did not learn from it."""
         exactly = length._replace(steps=choice.steps)
 
         def learned(own: Material, name: str) -> tuple[Any, Any]:
@@ -180,7 +180,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             own = material._replace(rows=jnp.asarray(rows.astype(np.int32)))
             x, others = learned(own, f"all but part {part + 1} of {parts}")
             judged_material = material._replace(features=material.features[judged], given=material.given[judged])
-            posterior[judged], weights[judged], _ = read(judged_material, x, others)
+            unseen, weights[judged], _ = read(judged_material, x, others)
+            # the model of all rows knows more, that of the others has not learned the label by heart
+            both = np.sqrt(np.maximum(posterior[judged] * unseen, np.finfo(np.float32).tiny))
+            posterior[judged] = both / both.sum(1, keepdims=True)
         self.model_, self.params_ = material.model, y
         self.scores_ = posterior[np.arange(len(given)), given]
         self.flagged_ = self.scores_ < self.threshold
