@@ -74,8 +74,9 @@ def clean(request: Request) -> dict[str, Any]:
         cleaner = LabelCleaner(**{**request.settings, "progress": request.progress, "checkpoint": request.checkpoint})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # classes that no verified row has are among the notes
+            everything = not task.known  # then no copy is made of what may be large
             cleaner.fit(
-                task.train.features[task.rows],
+                task.train.features if everything else task.train.features[task.rows],
                 task.train.labels[task.rows],
                 task.verified_features,
                 task.verified_labels,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -120,7 +121,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self._check_model(model, X, len(self.classes_))
         material = Material(
             model,
-            jnp.asarray(X),
+            jax.device_put(X),  # `jnp.asarray` would hold it twice for a moment
             jnp.asarray(given),
             jnp.arange(len(given), dtype=jnp.int32),
             (jnp.asarray(X_verified), jnp.asarray(verified)),
@@ -199,7 +200,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of every row."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which says so where nothing was learned yet
+        return self.classes_[probabilities.argmax(1)]
 
     def _features(self, X: Any, reset: bool) -> np.ndarray:
         own = isinstance(self.model, Custom)
@@ -222,11 +224,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         """Which classes have no verified row."""
         names = self.classes_
         if len(names) < 2:
-            raise ValueError(f"y must have at least two classes, got one: {_listed(names)}")
+            raise ValueError(f"y must have at least two classes, got one class only: {str(names[0])!r}")
         known = np.bincount(verified, minlength=len(names)) > 0
         if known.sum() < 2:
             raise ValueError(
-                f"y_verified must have at least two classes, got one: {_listed(names[known])}; verify some rows of the others"
+                f"y_verified must have at least two classes, got one class only: {str(names[known][0])!r}; verify some rows of the others"
             )
         if not known.all():
             warnings.warn(

@@ -19,7 +19,7 @@ from wior.tasks.networks import Layer, mlp, mlp_init
 Tree = Any
 FURTHEST = 5.0  # standard deviations: what lies further counts as that far
 LONGEST = 50.0  # mean square length of a row, so that one inner step size fits few columns and many
-ROWS_AT_ONCE = 65536
+ROWS_AT_ONCE = 8192
 
 
 class Model(Protocol):
