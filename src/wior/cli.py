@@ -140,44 +140,45 @@ def clean(
     from wior.orders import BY_NAME
 
     given = {"--label": label, "--verified": verified, "--verified-column": verified_column, "--id": id_column}
+    given["--ignore"] = ignore or None
     if train is None and any(value is not None for value in given.values()):
         named = ", ".join(name for name, value in given.items() if value is not None)
         raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
     if order not in BY_NAME:
         raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
-    widths = tuple(int(width) for width in _numbers("--hidden", hidden))
-    with _one_line(debug):
-        request = Request(
-            train=train if train is not None else Path(),
-            out=out,
-            label=label,
-            verified=verified,
-            verified_column=verified_column,
-            id_column=id_column,
-            ignore=_names(ignore),
-            relabel=relabel,
-            settings={
-                "threshold": threshold,
-                "random_state": seed,
-                "weighting": weighting.value,
-                "model": model.value,
-                "hidden": widths or None,
-                "outer_lr": outer_lr,
-                "inner_lr": inner_lr,
-                "l2": l2,
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "order": BY_NAME[order],
-            },
-            progress=progress,
-            checkpoint=checkpoint,
-            resume=resume,
-        )
-        try:
+    widths = _widths(hidden)
+    try:
+        with _one_line(debug):
+            request = Request(
+                train=train if train is not None else Path(),
+                out=out,
+                label=label,
+                verified=verified,
+                verified_column=verified_column,
+                id_column=id_column,
+                ignore=_names(ignore),
+                relabel=relabel,
+                settings={
+                    "threshold": threshold,
+                    "random_state": seed,
+                    "weighting": weighting.value,
+                    "model": model.value,
+                    "hidden": widths or None,
+                    "outer_lr": outer_lr,
+                    "inner_lr": inner_lr,
+                    "l2": l2,
+                    "epochs": epochs,
+                    "batch_size": batch_size,
+                    "order": BY_NAME[order],
+                },
+                progress=progress,
+                checkpoint=checkpoint,
+                resume=resume,
+            )
             summary = clean_digits(request) if train is None else clean_files(request)
-        except KeyboardInterrupt:
-            _say("interrupted" + ("" if checkpoint is None else "; the same command with --resume goes on"))
-            raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt:
+        _say("interrupted" + ("" if checkpoint is None else "; the same command with --resume goes on"))
+        raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return
@@ -403,6 +404,12 @@ def _show(summary: dict[str, Any], as_json: bool) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    if not all(name.isdecimal() and int(name) > 0 for name in _names(text)):
+        raise typer.BadParameter(f"--hidden must be positive whole numbers with commas between, got {text!r}")
+    return tuple(int(name) for name in _names(text))
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

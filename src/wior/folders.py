@@ -142,6 +142,7 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
     path = path.expanduser().resolve()
     refuse_what_is_not_ours(path, is_ours)
     staged = path.with_name(f".{path.name}-new-{uuid.uuid4().hex[:8]}")
+    above = [parent for parent in path.parents if not parent.exists()]  # the innermost first
     try:
         staged.mkdir(parents=True)
     except OSError as error:
@@ -152,6 +153,9 @@ def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
         put_in_place(staged, path)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+        with contextlib.suppress(OSError):  # of a folder that is not empty
+            for parent in above:
+                parent.rmdir()
 
 
 def put_in_place(staged: Path, path: Path) -> None:

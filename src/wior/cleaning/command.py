@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,8 +58,8 @@ class Findings(NamedTuple):
     classes: list[str]
 
 
-def clean(request: Request) -> dict[str, Any]:
-    """Finds the wrong labels, writes the folder and returns its summary."""
+def clean(request: Request, complete: Callable[[Path, dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """Finds the wrong labels, writes the folder and returns its summary; `complete` adds to both before the folder appears."""
     check_paths(request)
     check_checkpoint(request)
     with whole_folder(request.out, made_by_wior) as folder:
@@ -81,8 +81,10 @@ def clean(request: Request) -> dict[str, Any]:
                 task.verified_features,
                 task.verified_labels,
             )
-        found = findings(task, cleaner)
-        return write(folder, request, task, cleaner, found)
+        summary = write(folder, request, task, cleaner, findings(task, cleaner))
+        if complete is not None:
+            complete(folder, summary)
+        return summary
 
 
 def check_paths(request: Request) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import tempfile
 import warnings
 from pathlib import Path
@@ -15,24 +16,23 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wior.cleaning.command import ROWS, Request, check_paths, clean
+from wior.cleaning.command import ROWS, Request, clean
 from wior.data import Split, digits
 from wior.data.arrays import write_arrays
-from wior.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
+from wior.folders import CONFIG, SUMMARY, write_json
 from wior.tasks.data_cleaning import auroc, corrupt
 
 TRAIN_ROWS, VERIFIED_ROWS = 1297, 100
 RATE, NOISE = 0.4, "pairs"
 DATA_SEED = 0
 TRAIN, VERIFIED = "train.npz", "verified.npz"
-BRIGHTEST = 16
 
 
 def demo(request: Request) -> dict[str, Any]:
     """The folder of `clean` on the demonstration data, with the data and how it did."""
     data = digits(DATA_SEED, TRAIN_ROWS, VERIFIED_ROWS)
     made = corrupt(data.train.labels, RATE, 10, NOISE, DATA_SEED)
-    with whole_folder(request.out, made_by_wior) as folder, tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         for file, features, labels in (
             (TRAIN, data.train.features, made.labels),
@@ -40,17 +40,17 @@ def demo(request: Request) -> dict[str, Any]:
         ):
             pictures = np.round(features * 255).astype(np.uint8).reshape(-1, 8, 8)
             write_arrays(work / file, {"X": pictures, "y": labels})
-        own = dataclasses.replace(request, train=work / TRAIN, verified=work / VERIFIED)
-        check_paths(own)
-        summary = clean(dataclasses.replace(own, out=folder))
-        for file in (TRAIN, VERIFIED):
-            (folder / file).write_bytes((work / file).read_bytes())
-        config = json.loads((folder / CONFIG).read_text())
-        write_json(folder / CONFIG, {**config, "train": TRAIN, "verified": VERIFIED})  # they lie beside it now
-        summary["demo"] = against_the_truth(folder, data, made.labels, made.wrong)
-        summary["files"] = [TRAIN, VERIFIED, *summary["files"]]
-        write_json(folder / SUMMARY, summary)
-    return summary
+
+        def complete(folder: Path, summary: dict[str, Any]) -> None:
+            for file in (TRAIN, VERIFIED):
+                shutil.copyfile(work / file, folder / file)
+            config = json.loads((folder / CONFIG).read_text())
+            write_json(folder / CONFIG, {**config, "train": TRAIN, "verified": VERIFIED})  # they lie beside it now
+            summary["demo"] = against_the_truth(folder, data, made.labels, made.wrong)
+            summary["files"] = [TRAIN, VERIFIED, *summary["files"]]
+            write_json(folder / SUMMARY, summary)
+
+        return clean(dataclasses.replace(request, train=work / TRAIN, verified=work / VERIFIED), complete)
 
 
 def against_the_truth(folder: Path, data: Split, given: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
