@@ -20,7 +20,7 @@ import wior
 from wior.checkpoint import Checkpoint
 from wior.cleaning import Custom, LabelCleaner, choosing, demo
 from wior.cleaning.choosing import TEMPERATURES, Trial, best_record, curve, finalists, fold_places, parts_of_rows
-from wior.cleaning.designs import Setting
+from wior.cleaning.designs import DESIGNS, Setting
 from wior.data import digits
 from wior.orders import BY_NAME, FlipFlop, Incremental
 from wior.tasks.data_cleaning import auroc, corrupt
@@ -483,6 +483,52 @@ def test_every_row_is_judged_by_a_model_that_did_not_learn_from_it(rows, parts):
         assert_complement(learned, judged, rows)
         assert len(set(judged)) == len(judged)
     assert set(np.concatenate([judged for _, judged in found])) == set(range(rows))
+
+
+@pytest.fixture
+def learned(monkeypatch):
+    """All that is learned: from what, judged by what, with which result."""
+    calls, learn = [], choosing.learn
+
+    def recorded(material, *arguments):
+        result = learn(material, *arguments)
+        calls.append((material, arguments[6] if len(arguments) > 6 else None, result))
+        return result
+
+    monkeypatch.setattr(choosing, "learn", recorded)
+    return calls
+
+
+def test_candidates_do_not_learn_from_the_rows_held_out(learned):
+    found = fit()
+    for (material, metrics, result), trial in zip(learned, found.trials_, strict=False):
+        kept, held = (np.asarray(rows) for rows in (material.verified[0], metrics.rows[0]))
+        together = np.concatenate([np.unique(kept, axis=0), np.unique(held, axis=0)])
+        np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(DATA.X_verified, axis=0))
+        assert len(together) == len(np.unique(DATA.X_verified, axis=0))
+        # and the losses are those of the logits divided by each temperature
+        logits, labels = np.asarray(material.model.logits(result.y, held)), np.asarray(metrics.rows[1])
+        for temperature, loss in zip(TEMPERATURES, trial.losses[-1], strict=True):
+            p = np.exp(logits / temperature) / np.exp(logits / temperature).sum(1, keepdims=True)
+            np.testing.assert_allclose(loss, -np.log(p[np.arange(len(p)), labels]).mean(), rtol=1e-3)
+
+
+def test_a_label_is_judged_by_the_model_of_all_rows_and_by_one_that_did_not_learn_from_it(learned):
+    """The geometric mean of what the two say."""
+    found = fit(parts=2)
+    (material, _, whole), *others = (call for call in learned if call[1] is None)
+    read, given = DESIGNS["noise"].read, DATA.y
+    posterior = read(material, whole.x, whole.y).posterior
+    unseen = np.full_like(posterior, np.nan)
+    for own, _, result in others:
+        judged = np.setdiff1d(np.arange(ROWS), own.rows)
+        assert len(judged) == ROWS / 2
+        unseen[judged] = read(material, result.x, result.y).posterior[judged]
+        np.testing.assert_array_equal(own.verified[0], DATA.X_verified)
+    both = np.sqrt(posterior * unseen)
+    both /= both.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.scores_, both[np.arange(ROWS), given], rtol=1e-4, atol=1e-12)
+    np.testing.assert_array_equal(found.suggested_labels_, both.argmax(1))
 
 
 A, B, C = (Setting("noise", "counted", rate, 0.1, 1.0) for rate in (1.0, 2.0, 3.0))
