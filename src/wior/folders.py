@@ -111,7 +111,7 @@ class RunFolder:
 
     def _saved_config(self) -> dict[str, Any]:
         try:
-            return dict(json.loads((self.work / CONFIG).read_text()))
+            return dict(json.loads((self.work / CONFIG).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return {}
 
@@ -132,7 +132,7 @@ class RunFolder:
 def write_json(path: Path, value: Any) -> None:
     """All of the file or nothing of it."""
     unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(unfinished, path)
 
 
@@ -189,10 +189,10 @@ def refuse_what_is_not_ours(path: Path, is_ours: Callable[[Path], bool]) -> None
 def made_by_wior(path: Path) -> bool:
     """Whether a folder is one of ours, with nothing of the user's added to it."""
     try:
-        config = json.loads((path / CONFIG).read_text())
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         return str(config["made_by"]).startswith("wior ") and {entry.name for entry in path.iterdir()} <= {
             CONFIG,
-            *json.loads((path / SUMMARY).read_text())["files"],
+            *json.loads((path / SUMMARY).read_text(encoding="utf-8"))["files"],
         }
     except (OSError, ValueError, TypeError, KeyError):
         return False

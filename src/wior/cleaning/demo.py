@@ -44,7 +44,7 @@ def demo(request: Request) -> dict[str, Any]:
         def complete(folder: Path, summary: dict[str, Any]) -> None:
             for file in (TRAIN, VERIFIED):
                 shutil.copyfile(work / file, folder / file)
-            config = json.loads((folder / CONFIG).read_text())
+            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             write_json(folder / CONFIG, {**config, "train": TRAIN, "verified": VERIFIED})  # they lie beside it now
             summary["demo"] = against_the_truth(folder, data, made.labels, made.wrong)
             summary["files"] = [TRAIN, VERIFIED, *summary["files"]]
