@@ -13,7 +13,6 @@ Runs that are in the file already are not made again. Needs cleanlab (pip instal
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import json
 import sys
@@ -74,8 +73,8 @@ SETS: dict[str, tuple[Callable[[Path | None], Rows], Sizes]] = {
 }
 
 
-@functools.partial(jax.jit, static_argnames="steps")
-def _trained(network: Network, params: Any, rows: Any, batches: jax.Array, l2: float, steps: int) -> Any:
+@jax.jit
+def _trained(network: Network, params: Any, rows: Any, batches: jax.Array, l2: float) -> Any:
     rule = optax.adam(LEARNING_RATE)
 
     def loss(params: Any, places: jax.Array) -> jax.Array:
@@ -98,7 +97,7 @@ def plain(network: Network, rows: Rows, kept: np.ndarray, seed: int) -> Any:
     drawn = np.concatenate([rng.permutation(kept) for _ in range(passes)])[: steps * ROWS_A_STEP]
     batches = jnp.asarray(drawn.reshape(steps, ROWS_A_STEP).astype(np.int32))
     on_device = (jnp.asarray(rows.features), jnp.asarray(rows.labels))
-    return _trained(network, network.init(seed), on_device, batches, 1 / len(kept), steps)
+    return _trained(network, network.init(seed), on_device, batches, 1 / len(kept))
 
 
 def found(scores: np.ndarray, flagged: np.ndarray, wrong: np.ndarray) -> dict[str, float]:

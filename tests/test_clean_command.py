@@ -675,7 +675,7 @@ def test_an_interrupted_demonstration_leaves_what_was_there(here, monkeypatch):
     def without_learning(request, complete):
         with whole_folder(request.out, made_by_wior) as folder:
             (folder / "config.json").write_text("{}")
-            complete(folder, {"files": ["config.json", "summary.json"]})
+            complete(folder, {"files": ["config.json", "summary.json"]}, None)
 
     monkeypatch.setattr(demo, "clean", without_learning)
     monkeypatch.setattr(demo, "against_the_truth", interrupted)

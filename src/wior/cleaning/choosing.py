@@ -38,7 +38,7 @@ SETTINGS = (
     Setting("row", "even", 100.0, 0.1),
     Setting("row", "even", 1000.0, 0.1),
 )
-AUTOMATIC = "noise"  # ahead of the other two wherever they were compared, see docs/cleaning.md
+AUTOMATIC = "noise"  # see docs/cleaning.md
 TEMPERATURES = np.geomspace(0.5, 4, 10)
 RECORDS = 24  # of a whole run
 HEAT = 4  # a first heat is this part of a run

@@ -58,7 +58,7 @@ class Findings(NamedTuple):
     classes: list[str]
 
 
-def clean(request: Request, complete: Callable[[Path, dict[str, Any]], None] | None = None) -> dict[str, Any]:
+def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings], None] | None = None) -> dict[str, Any]:
     """Finds the wrong labels, writes the folder and returns its summary; `complete` adds to both before the folder appears."""
     check_paths(request)
     check_checkpoint(request)
@@ -81,9 +81,10 @@ def clean(request: Request, complete: Callable[[Path, dict[str, Any]], None] | N
                 task.verified_features,
                 task.verified_labels,
             )
-        summary = write(folder, request, task, cleaner, findings(task, cleaner))
+        found = findings(task, cleaner)
+        summary = write(folder, request, task, cleaner, found)
         if complete is not None:
-            complete(folder, summary)
+            complete(folder, summary, found)
         return summary
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wior.cleaning.command import ROWS, Request, clean
+from wior.cleaning.command import Findings, Request, clean
 from wior.data import Split, digits
 from wior.data.arrays import write_arrays
 from wior.folders import CONFIG, SUMMARY, write_json
@@ -41,26 +41,24 @@ def demo(request: Request) -> dict[str, Any]:
             pictures = np.round(features * 255).astype(np.uint8).reshape(-1, 8, 8)
             write_arrays(work / file, {"X": pictures, "y": labels})
 
-        def complete(folder: Path, summary: dict[str, Any]) -> None:
+        def complete(folder: Path, summary: dict[str, Any], found: Findings) -> None:
             for file in (TRAIN, VERIFIED):
                 shutil.copyfile(work / file, folder / file)
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             write_json(folder / CONFIG, {**config, "train": TRAIN, "verified": VERIFIED})  # they lie beside it now
-            summary["demo"] = against_the_truth(folder, data, made.labels, made.wrong)
+            summary["demo"] = against_the_truth(found, data, made.labels, made.wrong)
             summary["files"] = [TRAIN, VERIFIED, *summary["files"]]
             write_json(folder / SUMMARY, summary)
 
         return clean(dataclasses.replace(request, train=work / TRAIN, verified=work / VERIFIED), complete)
 
 
-def against_the_truth(folder: Path, data: Split, given: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
+def against_the_truth(found: Findings, data: Split, given: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
     """How well the wrong labels were found, and what a model gains by it."""
-    lines = np.genfromtxt(folder / ROWS, delimiter=",", names=True, dtype=None, encoding="utf-8")
-    flagged = lines["flagged"].astype(str) == "True" if lines["flagged"].dtype == bool else lines["flagged"] == "true"
-    suggested = lines["suggested"].astype(int)
-    repaired = np.where(flagged, suggested, given)
-    found = int((flagged & wrong).sum())
-    precision, recall = found / max(int(flagged.sum()), 1), found / int(wrong.sum())
+    flagged = found.flagged
+    repaired = np.where(flagged, np.array(found.classes, int)[found.suggested], given)
+    hits = int((flagged & wrong).sum())
+    precision, recall = hits / max(int(flagged.sum()), 1), hits / int(wrong.sum())
     features = data.train.features
     trained_on = {
         "all rows as they are": (features, given),
@@ -77,7 +75,7 @@ def against_the_truth(folder: Path, data: Split, given: np.ndarray, wrong: np.nd
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / max(precision + recall, 1e-12),
-        "auroc": float(auroc(jnp.asarray(lines["score"], jnp.float32), jnp.asarray(~wrong))),
+        "auroc": float(auroc(jnp.asarray(found.scores, jnp.float32), jnp.asarray(~wrong))),
         "right_after_relabelling": float(np.mean(repaired == data.train.labels)),
         "test_rows": len(data.test.labels),
         "test_accuracy": {name: accuracy(rows, data.test) for name, rows in trained_on.items()},

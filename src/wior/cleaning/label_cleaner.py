@@ -22,7 +22,7 @@ from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.cleaning.models import Custom, Network, all_log_probabilities
 from wior.orders import Order
-from wior.progress import Report, pieces
+from wior.progress import pieces
 
 WEIGHTINGS = ("auto", *DESIGNS)
 STARTS = ("trusting", "counted")
@@ -157,9 +157,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _finish(self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run) -> None:
         """Learns from all verified rows; every label is judged by that model and by one that did not learn from it."""
         exactly = length._replace(steps=choice.steps)
+        taught = choosing.teach(material)
 
         def learned(own: Material, name: str) -> tuple[Any, Any]:
-            taught = choosing.teach(own)
             report, checkpoint = run(name, choice.steps)
             if not choice.steps:
                 return DESIGNS[choice.setting.weighting].start(own, choice.setting, taught), taught
@@ -360,6 +360,3 @@ def _are_widths(hidden: Any) -> bool:
 def _listed(names: Any) -> str:
     shown = ", ".join(repr(str(name)) for name in names[:5])
     return f"class {shown}" if len(names) == 1 else f"classes {shown}" + (" and others" if len(names) > 5 else "")
-
-
-__all__ = ["Custom", "LabelCleaner", "Report"]

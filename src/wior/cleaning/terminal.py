@@ -11,6 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from wior.cleaning.command import COMMONEST
+
 SHOWN = 5  # pairs of labels
 WIDEST = 30  # of a label
 
@@ -50,7 +52,9 @@ def changes(summary: Mapping[str, Any]) -> Table:
         table.add_row(short(change["given"]), short(change["suggested"]), f"{change['rows']:,}")
     more = sum(change["rows"] for change in summary["commonest_changes"][SHOWN:])
     if more:
-        table.add_row(Text("others", "dim"), "", f"{more:,}" + ("+" if len(summary["commonest_changes"]) > 9 else ""))
+        table.add_row(
+            Text("others", "dim"), "", f"{more:,}" + ("+" if len(summary["commonest_changes"]) == COMMONEST else "")
+        )
     return table
 
 
@@ -84,7 +88,7 @@ def files(summary: Mapping[str, Any], folder: Path) -> Table:
         ("rows.csv", "score, weight and suggested label of every row"),
         (cleaned["file"], ", ".join(text for count, text in copied if count)),
         ("overview.png", "scores, learning curves, how a class is labelled"),
-    ):  # fmt: skip
+    ):
         table.add_row(Text(str(folder / name), "bold"), what)
     return table
 
