@@ -7,22 +7,26 @@ Positions are written as (left, right) in Z_a × Z_b with a·b barely above n, a
 
 Positions that land outside [0, n) walk on along their cycle. There are a·b − n ≤ a few of them, the factors being chosen
 for that, so their walks are found once for each key and the others pay a comparison. Below `EXACT_BELOW` a network
-mixes badly and a true shuffle, the ranks of random bits, is cheap: it is used there instead.
+mixes badly and a true shuffle, the ranks of random bits, is cheap: it is used there instead. Above `LARGEST` examples
+have numbers that need 64 bits: `wide.py`, on the host.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 EXACT_BELOW = 256
 LARGE = 2**16
 LARGEST = 2**31 - 1
+MOST_SCALED = 2**15
 
 
 class Network(NamedTuple):
@@ -37,13 +41,8 @@ class Network(NamedTuple):
 
 def keyed(key: jax.Array, n: int) -> Network:
     """The network of a key."""
-    a, b = factors(n)
     words = tuple(jax.random.bits(key, (rounds(n),), jnp.uint32))
-    images = _rounds(words, jnp.arange(n, a * b, dtype=jnp.uint32), a, b)
-    # each turn doubles how far a walk has come; one that stays outside for ever is never begun from inside
-    for _ in range((a * b - n - 1).bit_length() if a * b > n else 0):
-        images = jnp.where(images >= n, images[jnp.maximum(images, jnp.uint32(n)) - jnp.uint32(n)], images)
-    return Network(words, tuple(images))
+    return Network(words, _walks(_rounds, words, n))
 
 
 def rounds(n: int) -> int:
@@ -57,11 +56,14 @@ def rounds(n: int) -> int:
 
 def permuted(network: Network, positions: jax.Array, n: int) -> jax.Array:
     """The examples at `positions`."""
-    a, b = factors(n)
-    image = _rounds(network.words, positions.astype(jnp.uint32), a, b)
-    for outside, inside in enumerate(network.returns, n):
-        image = jnp.where(image == outside, inside, image)
-    return image.astype(jnp.int32)
+    image = _rounds(network.words, positions.astype(jnp.uint32), *factors(n))
+    return _walked(image, network.returns, n)
+
+
+def inverted(network: Network, examples: jax.Array, n: int) -> jax.Array:
+    """The positions at which `examples` stand."""
+    preimage = _rounds_back(network.words, examples.astype(jnp.uint32), *factors(n))
+    return _walked(preimage, _walks(_rounds_back, network.words, n), n)
 
 
 def shuffled(key: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
@@ -86,8 +88,28 @@ def shuffled(key: jax.Array, n: int, count: jax.Array | None = None) -> jax.Arra
 def factors(n: int) -> tuple[int, int]:
     """(a, b) with a·b ≥ n as close to n as any pair near the square root."""
     root = math.isqrt(n)
-    candidates = [(-(-n // b), b) for b in range(max(1, root // 2), 2 * root + 2)]
-    return min(candidates, key=lambda pair: (pair[0] * pair[1] - n, abs(pair[0] - pair[1])))
+    b = np.arange(max(1, root // 2), 2 * root + 2, dtype=np.int64)
+    a = -(-n // b)
+    excess = a * b - n
+    best = np.flatnonzero(excess == excess.min())
+    nearest = best[np.argmin(np.abs(a - b)[best])]
+    return int(a[nearest]), int(b[nearest])
+
+
+def _walks(permute: Callable[..., jax.Array], words: tuple[jax.Array, ...], n: int) -> tuple[jax.Array, ...]:
+    """Where the walks from each position outside [0, n) come back."""
+    a, b = factors(n)
+    images = permute(words, jnp.arange(n, a * b, dtype=jnp.uint32), a, b)
+    # each turn doubles how far a walk has come; one that stays outside for ever is never begun from inside
+    for _ in range((a * b - n - 1).bit_length() if a * b > n else 0):
+        images = jnp.where(images >= n, images[jnp.maximum(images, jnp.uint32(n)) - jnp.uint32(n)], images)
+    return tuple(images)
+
+
+def _walked(image: jax.Array, returns: tuple[jax.Array, ...], n: int) -> jax.Array:
+    for outside, inside in enumerate(returns, n):
+        image = jnp.where(image == outside, inside, image)
+    return image.astype(jnp.int32)
 
 
 def _rounds(words: tuple[jax.Array, ...], positions: jax.Array, a: int, b: int) -> jax.Array:
@@ -100,15 +122,30 @@ def _rounds(words: tuple[jax.Array, ...], positions: jax.Array, a: int, b: int) 
     return left * jnp.uint32(b) + right
 
 
+def _rounds_back(words: tuple[jax.Array, ...], images: jax.Array, a: int, b: int) -> jax.Array:
+    left, right = images // jnp.uint32(b), images % jnp.uint32(b)
+    for i, word in reversed(list(enumerate(words))):
+        if i % 2 == 0:
+            left = _add_modulo(left, jnp.uint32(a) - _hash_below(right ^ word, a), a)
+        else:
+            right = _add_modulo(right, jnp.uint32(b) - _hash_below(left ^ word, b), b)
+    return left * jnp.uint32(b) + right
+
+
 def _add_modulo(value: jax.Array, shift: jax.Array, size: int) -> jax.Array:
     total = value + shift
     return jnp.where(total >= size, total - jnp.uint32(size), total)
 
 
 def _hash_below(word: jax.Array, size: int) -> jax.Array:
-    """A well mixed number in [0, size): the 32-bit finaliser of MurmurHash3, scaled by its upper bits."""
+    """A well mixed number in [0, size): the 32-bit finaliser of MurmurHash3, scaled by its upper bits.
+
+    Above 2¹⁵ scaling has too few bits left (of 2¹⁶ numbers only the even ones would come), and the remainder is taken.
+    """
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
     word = word ^ (word >> 16)
+    if size > MOST_SCALED:
+        return word % jnp.uint32(size)
     bits = size.bit_length()
     return ((word >> bits) * jnp.uint32(size)) >> (32 - bits)
