@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from wior.orders import bijection
+from wior.orders import bijection, wide
 
 LEAST_P = 1e-4
 KEY = jax.random.key(20240, impl="threefry2x32")
@@ -23,6 +23,8 @@ KEY = jax.random.key(20240, impl="threefry2x32")
 # 295 is the length whose factors, 37 and 8, lie farthest apart
 SAMPLES = {7: 40_000, 60: 10_000, 257: 6_000, 295: 6_000, 300: 6_000, 1009: 3_000, 35_000: 100, 1_000_003: 4}
 NETWORK = [n for n in SAMPLES if n >= bijection.EXACT_BELOW]
+WIDE = [257, 1009, 35_000, 1_000_003]
+SOURCES = {"library": list(SAMPLES), "wide": WIDE, "numpy": list(SAMPLES)}
 # small programs that run once: most of the time would go into making them fast
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
@@ -33,9 +35,28 @@ def permutation(key, n):
     return bijection.permuted(bijection.keyed(key, n), jnp.arange(n, dtype=jnp.uint32), n)
 
 
+def wide_words(numbers, n):
+    """The words of the 64-bit network under many keys, a column for each round."""
+    of = lambda number: jax.random.bits(jax.random.fold_in(KEY, number), (2, bijection.rounds(n)), jnp.uint32)
+    high, low = np.moveaxis(np.asarray(jax.jit(jax.vmap(of))(numbers), np.uint64), 1, 0)
+    return tuple((high << np.uint64(32) | low).T[:, :, None])
+
+
+def wide_images(words, positions, n):
+    """What the 64-bit network makes of positions under many keys, one a row; outside [0, n) it is applied again."""
+    a, b = wide.factors(n)
+    image = wide._rounds(words, positions[None], a, b)
+    while np.any(image >= n):
+        image = np.where(image >= n, wide._rounds(words, image, a, b), image)
+    return image.astype(np.int64)
+
+
 @functools.cache
 def permutations(source, n):
-    """Many permutations of [0, n), one a row, by the library or by numpy."""
+    """Many permutations of [0, n), one a row, by the library (in 32 bits or in 64) or by numpy."""
+    if source == "wide":
+        words = wide_words(jnp.arange(SAMPLES[n], dtype=jnp.uint32), n)
+        return wide_images(words, np.arange(n, dtype=np.uint64), n).astype(np.int32)
     if source == "numpy":
         rng = np.random.default_rng(n)
         return rng.permuted(np.tile(np.arange(n, dtype=np.int32), (SAMPLES[n], 1)), axis=1)
@@ -82,9 +103,29 @@ def test_network_is_a_permutation_for_large_lengths(n):
     assert is_permutation(quick_jit(permutation, static_argnums=1)(KEY, n), n)
 
 
-@pytest.mark.parametrize("n", NETWORK)
-def test_every_one_of_many_keys_gives_a_permutation(n):
-    assert is_permutation(permutations("library", n), n)
+@pytest.mark.parametrize(("source", "n"), [("library", n) for n in NETWORK] + [("wide", n) for n in WIDE])
+def test_every_one_of_many_keys_gives_a_permutation(source, n):
+    assert is_permutation(permutations(source, n), n)
+
+
+def test_inverse_of_every_example():
+    examples = jnp.arange(2048, dtype=jnp.uint32)
+    for n in [1, 2, 60, *sampled_lengths()[::4], 2048]:
+        network = bijection.keyed(jax.random.fold_in(KEY, n), n)
+        positions = bijection.inverted(network, examples % n, n)
+        np.testing.assert_array_equal(bijection.permuted(network, positions, n), examples % n, err_msg=f"{n}")
+        assert is_permutation(np.asarray(positions)[:n], n), n
+
+
+@pytest.mark.parametrize("n", [10**9, 10**9 + 7, 1_600_000_000, 2**31 - 2, 2**31 - 1])
+def test_inverse_at_sampled_positions_of_huge_lengths(n):
+    rng = np.random.default_rng(n)
+    positions = np.concatenate([rng.integers(0, n, 2**16), [0, n - 1]]).astype(np.uint32)
+    network = bijection.keyed(KEY, n)
+    examples = np.asarray(bijection.permuted(network, positions, n))
+    assert examples.min() >= 0
+    assert examples.max() < n
+    np.testing.assert_array_equal(bijection.inverted(network, examples, n), positions)
 
 
 @pytest.mark.parametrize("n", [10**9 + 7, bijection.LARGEST])
@@ -141,6 +182,16 @@ def test_factors_are_barely_above_and_near_the_root():
     assert min(excess) >= 0
     assert max(excess) <= 26  # reached at 960 535, and nowhere exceeded up to a million
     assert np.mean(excess) < 2
+
+
+def test_factors_are_the_best_of_all_candidates():
+    """The bits of every permutation depend on them: another pair as good would change published runs."""
+    rng = np.random.default_rng(2)
+    for n in [*range(1, 700), *rng.integers(700, 10**6, 300).tolist(), 10**9 + 7]:
+        root = math.isqrt(n)
+        candidates = [(-(-n // b), b) for b in range(max(1, root // 2), 2 * root + 2)]
+        best = min(candidates, key=lambda pair: (pair[0] * pair[1] - n, abs(pair[0] - pair[1])))
+        assert bijection.factors(n) == best, n
 
 
 # --- uniform: each statistic is a function from permutations, one a row, to p-values
@@ -208,9 +259,9 @@ def adjacent_pairs(rows):
 def differences(rows):
     """(perm[i + lag] − perm[i]) mod n; at a lag of b the network's two halves start from the same right half."""
     number, n = rows.shape
-    right = bijection.factors(n)[1]
+    rights = {bijection.factors(n)[1], wide.factors(n)[1]}
     found = []
-    for lag in sorted({1, 2, right, 2 * right}):
+    for lag in sorted({1, 2, *rights, *(2 * right for right in rights)}):
         apart = (np.roll(rows, -lag, axis=1) - rows) % n
         found.append(chi_square(np.bincount(apart.ravel(), minlength=n)[1:], number * n / (n - 1)))
     return found
@@ -279,8 +330,8 @@ LONGEST = dict.fromkeys([example_at_a_position, position_of_an_example, cycles, 
 LONGEST[inversions] = 300
 CASES = [
     pytest.param(n, source, statistic, id=f"{n}-{source}-{statistic.__name__}")
-    for n in SAMPLES
-    for source in ("library", "numpy")
+    for source, lengths in SOURCES.items()
+    for n in lengths
     for statistic in STATISTICS
     if n <= LONGEST.get(statistic, n)
 ]
@@ -303,27 +354,68 @@ def test_every_permutation_of_five_is_as_likely():
 # --- two positions under very many keys, which is cheap where a permutation is a function of a position
 
 
+def images_under_many_keys(source, n, positions, number=2**16):
+    if source == "wide":
+        return wide_images(wide_words(jnp.arange(number, dtype=jnp.uint32), n), np.array(positions, np.uint64), n)
+    at = jnp.array(positions, jnp.uint32)
+    of = lambda number: bijection.permuted(bijection.keyed(jax.random.fold_in(KEY, number), n), at, n)
+    return np.asarray(jax.jit(jax.vmap(of))(jnp.arange(number, dtype=jnp.uint32)), np.int64)
+
+
 def two_neighbours(source, n, position, number=2**16):
     if source == "numpy":
         rng = np.random.default_rng(n)
         first, step = rng.integers(0, n, number), rng.integers(1, n, number)
         return np.stack([first, (first + step) % n], axis=1)
-    positions = jnp.array([position, position + 1], jnp.uint32)
-    of = lambda number: bijection.permuted(bijection.keyed(jax.random.fold_in(KEY, number), n), positions, n)
-    return np.asarray(jax.jit(jax.vmap(of))(jnp.arange(number, dtype=jnp.uint32)), np.int64)
+    return images_under_many_keys(source, n, [position, position + 1], number)
 
 
-@pytest.mark.parametrize("source", ["library", "numpy"])
-@pytest.mark.parametrize(("n", "position"), [(1009, 1000), (35_000, 0), (1_000_003, 77), (2**31 - 1, 2**30)])
+def sizes_of_bins(n, bins):
+    edges = [-(-i * n // bins) for i in range(bins + 1)]  # in exact integers
+    return np.diff(np.array(edges, np.uint64)).astype(float)
+
+
+def bins_among(values, n, bins):
+    """values · bins // n, in exact integers."""
+    return np.searchsorted([-(-i * n // bins) for i in range(1, bins)], values, side="right")
+
+
+SHORT = [(1009, 1000), (35_000, 0), (1_000_003, 77), (2**31 - 1, 2**30)]
+LONG = [(2**31 + 1, 2**31 - 1), (10**12, 5 * 10**11), (10**12 + 39, 842_547), (2**63 - 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("source", "n", "position"),
+    [(source, *case) for case in SHORT for source in ("library", "numpy")]
+    + [(source, *case) for case in LONG for source in ("wide", "numpy")]
+    + [("wide", *SHORT[0])],
+)
 def test_two_neighbours_are_uniform_over_keys(source, n, position):
     pairs = two_neighbours(source, n, position)
     number, side = len(pairs), 24
-    bins = pairs * side // n
-    sizes = -(-np.arange(1, side + 1) * n // side) - -(-np.arange(side) * n // side)
+    bins = bins_among(pairs, n, side)
+    sizes = sizes_of_bins(n, side)
     cells = sizes[:, None] * (sizes - np.eye(side)) / n / (n - 1)
     assert chi_square(np.bincount(bins @ [side, 1], minlength=side**2), number * cells.ravel()) > LEAST_P
     few = 251
-    apart = np.bincount(((pairs[:, 1] - pairs[:, 0]) % n) % few, minlength=few)
+    apart = np.where(pairs[:, 1] >= pairs[:, 0], pairs[:, 1] - pairs[:, 0], n - (pairs[:, 0] - pairs[:, 1]))
     lengths = (n - 1 - np.arange(few)) // few + 1.0
     lengths[0] -= 1  # two neighbours are never the same
-    assert chi_square(apart, number * lengths / (n - 1)) > LEAST_P
+    assert chi_square(np.bincount(apart % few, minlength=few), number * lengths / (n - 1)) > LEAST_P
+
+
+@pytest.mark.parametrize(
+    ("source", "n"),
+    [("library", n) for n in (1_600_000_000, 2**31 - 1)] + [("wide", n) for n, _ in LONG],
+)
+def test_both_halves_are_uniform_over_keys(source, n):
+    """Also in their lowest digits: scaled from too few bits, a shift would miss most of them.
+
+    At 2³¹ − 1 the left half has 2¹⁶ values, and scaled from 15 bits its last bit would never change.
+    """
+    b = (bijection if source == "library" else wide).factors(n)[1]
+    found = images_under_many_keys(source, n, [n // 3])[:, 0]
+    for half, size in ((found // b, -(-n // b)), (found % b, b)):
+        for digit in (2, 3, 64, 251):
+            expected = len(found) * ((size - 1 - np.arange(digit)) // digit + 1) / size
+            assert chi_square(np.bincount(half % digit, minlength=digit), expected) > LEAST_P, (size, digit)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from wior import tree
@@ -57,6 +58,12 @@ class Herding(Order):
     def __post_init__(self) -> None:
         if self.balance not in ("pair", "mean"):
             raise ValueError(f'balance must be "pair" or "mean", got {self.balance!r}')
+
+    def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
+        raise TypeError(
+            "Herding sorts each pass by the derivatives that the pass before it saw, so its examples do not follow from a "
+            "position; another order of wior.orders is needed"
+        )
 
     def start(self, key: jax.Array, n: int, chunk: int, batch: int, width: int, dtype: Any) -> Memory:
         """The memory before the first step: a random permutation, nothing observed."""

@@ -6,6 +6,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from wior.orders.order import Order
 
@@ -19,3 +20,6 @@ class Incremental(Order):
 
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
         return jnp.arange(n, dtype=jnp.int32)
+
+    def stretch(self, key: jax.Array, number: np.uint32, offset: int, length: int, n: int) -> np.ndarray:
+        return np.arange(offset, offset + length, dtype=np.int64)

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.random import threefry_2x32
 
-from wior.orders import bijection
+from wior.orders import bijection, wide
 from wior.orders.order import Order
 
 
@@ -26,6 +27,9 @@ class Independent(Order):
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
         return draws(key, number, jnp.arange(n, dtype=jnp.uint32), n if count is None else count)
 
+    def stretch(self, key: jax.Array, number: np.uint32, offset: int, length: int, n: int) -> np.ndarray:
+        return wide_draws(jax.random.fold_in(key, number), offset, length, n)
+
 
 def draws(key: jax.Array, numbers: jax.Array, offsets: jax.Array, below: Any) -> jax.Array:
     """A uniform number in [0, below) for each pass number and offset: the cipher of jax's generator at that counter."""
@@ -38,3 +42,21 @@ def draws(key: jax.Array, numbers: jax.Array, offsets: jax.Array, below: Any) ->
         number = jnp.where(number >= below, other, number)  # past the end: drawn again, by the digits not yet used
         return jnp.where(number >= below, number - jnp.uint32(below), number).astype(jnp.int32)
     return (low % jnp.asarray(below, jnp.uint32)).astype(jnp.int32)
+
+
+def wide_draws(key: jax.Array, offset: int, length: int, below: int) -> np.ndarray:
+    """Uniform numbers in [0, below) at counters `offset` and on of Philox, numpy's cipher.
+
+    The remainder of 64 bits; where it would favour small results, drawn again at the same counters under the next key.
+    """
+    last = 2**64 // below * below - 1
+    found = np.empty(length, np.int64)
+    missing, attempt = np.ones(length, bool), 0
+    while missing.any():
+        cipher = np.random.Philox(key=wide.words_of(jax.random.fold_in(key, attempt), 2), counter=offset // 4)
+        words = cipher.random_raw(offset % 4 + length)[offset % 4 :]
+        taken = missing & (words <= np.uint64(last))
+        found[taken] = words[taken] % np.uint64(below)
+        missing &= ~taken
+        attempt += 1
+    return found

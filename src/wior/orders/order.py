@@ -3,17 +3,25 @@
 An order knows nothing of losses. A non-adaptive one is a pure function of key and position: pass p over n examples is a
 permutation of [0, n) (or n draws), and batch t is positions tB … (t+1)B − 1 of the concatenated passes. So a batch may
 straddle two passes, nothing is dropped, padded or repeated, and a run can stop and resume at any step.
+
+`run` is for compiled programs, where the numbers of examples have 32 bits; `examples` gives the same ones to the host, for
+any n: those above 2³¹ are made there, pass by pass, in 64 bits.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from wior.orders import bijection
+from wior import checks
+from wior.orders import bijection, wide
+
+AT_ONCE = 2**24  # examples made by one call of a program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +36,34 @@ class Order:
 
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
         """Pass `number`, whole: n examples, of which the first `count` are a pass over [0, count) and the rest padding."""
+        raise NotImplementedError
+
+    def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
+        """The examples at positions `position` … `position + length − 1` of the concatenated passes, as int64 on the host.
+
+        For n < 2³¹ those of `run`, by a program compiled once for each length. n may be up to 2⁶³ − 1 and the position
+        any integer from zero on; memory is that of the result.
+        """
+        length, n = checks.positive_integer("length", length), checks.positive_integer("n", n)
+        if isinstance(position, bool) or not isinstance(position, (int, np.integer)) or position < 0:
+            raise ValueError(f"position must be an integer, zero or more, got {position!r}")
+        if n > wide.LARGEST:
+            raise ValueError(f"n must be at most {wide.LARGEST}, got {n}")
+        place, end, pieces = int(position), int(position) + length, []
+        with jax.default_device(_host()):
+            key = _to_host(key)
+            while place < end:
+                number, offset = divmod(place, n)
+                if n <= bijection.LARGEST:
+                    piece = _run(self, key, _word(number), _word(offset), min(end - place, AT_ONCE), n)
+                else:
+                    piece = self.stretch(key, _word(number), offset, min(end - place, n - offset), n)
+                pieces.append(np.asarray(piece, np.int64))
+                place += len(piece)
+        return np.concatenate(pieces)
+
+    def stretch(self, key: jax.Array, number: np.uint32, offset: int, length: int, n: int) -> np.ndarray:
+        """The `length` examples from `offset` of pass `number` on, all of that pass: what `examples` is made of for n ≥ 2³¹."""
         raise NotImplementedError
 
 
@@ -63,6 +99,12 @@ class PermutationOrder(Order):
         forwards = bijection.shuffled(own, n, count)
         return jnp.where(backwards, reverse(forwards, n if count is None else count), forwards)
 
+    def stretch(self, key: jax.Array, number: np.uint32, offset: int, length: int, n: int) -> np.ndarray:
+        source, backwards = self.source(jnp.asarray(number))
+        places = np.arange(offset, offset + length, dtype=np.uint64)
+        network = wide.keyed(jax.random.fold_in(key, source), n)
+        return wide.permuted(network, np.uint64(n - 1) - places if backwards else places)
+
     def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array]:
         source, backwards = self.source(number)
         return bijection.keyed(jax.random.fold_in(key, source), n), jnp.asarray(backwards)
@@ -71,3 +113,25 @@ class PermutationOrder(Order):
 def reverse(forwards: jax.Array, count: jax.Array | int) -> jax.Array:
     """The first `count` entries backwards; what follows them is padding."""
     return forwards[jnp.maximum(count - 1 - jnp.arange(len(forwards)), 0)]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4, 5))
+def _run(order: Order, key: jax.Array, first_pass: jax.Array, offset: jax.Array, length: int, n: int) -> jax.Array:
+    return order.run(key, first_pass, offset, length, n)
+
+
+def _word(number: int) -> np.uint32:
+    return np.uint32(number % 2**32)
+
+
+@functools.cache
+def _host() -> jax.Device:
+    """The processor beside an accelerator, so as not to wait for what runs there; the accelerator where jax has no other."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return jax.local_devices()[0]
+
+
+def _to_host(key: jax.Array) -> jax.Array:
+    return jax.random.wrap_key_data(jnp.asarray(np.asarray(jax.random.key_data(key))), impl=jax.random.key_impl(key))
