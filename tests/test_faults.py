@@ -81,9 +81,7 @@ DAMAGE = {
     "removed": lambda path: path.unlink(),
     "emptied": lambda path: path.write_bytes(b""),
     "cut in half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "first byte flipped": lambda path: path.write_bytes(flip(path.read_bytes(), 0)),
-    "middle byte flipped": lambda path: path.write_bytes(flip(path.read_bytes(), path.stat().st_size // 2)),
-    "last byte flipped": lambda path: path.write_bytes(flip(path.read_bytes(), path.stat().st_size - 1)),
+    "one bit flipped": lambda path: path.write_bytes(flip(path.read_bytes(), path.stat().st_size // 2)),
 }
 
 
