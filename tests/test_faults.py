@@ -121,6 +121,20 @@ def test_harm_to_any_file_is_noticed_or_does_no_harm(harm, two_saves, tmp_path, 
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_reads_that_are_given_up_late_print_nothing(two_saves, tmp_path, monkeypatch):
+    shutil.copytree(two_saves, tmp_path / "run")
+    (tmp_path / "run" / "40" / "arrays" / "manifest.ocdbt").write_bytes(b"")
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: printed.append(str(unraisable.exc_value)))
+    own = sys.unraisablehook
+    with store_in(tmp_path / "run") as store:
+        with pytest.warns(UserWarning, match="going on from step 20"):
+            store.load(leaves(40))
+        time.sleep(0.2)
+    assert printed == []
+    assert sys.unraisablehook is own
+
+
 @pytest.mark.slow
 def test_any_byte_flipped_is_noticed_or_does_no_harm(two_saves, tmp_path):
     rng = random.Random(0)

@@ -15,6 +15,7 @@ import json
 import logging
 import re
 import shutil
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -83,6 +84,7 @@ class Store:
         self.description = description
         self.folder = Path(checkpoint.folder).absolute()
         self._damaged: set[int] = set()
+        self._while_open = contextlib.ExitStack()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / ".writable"
@@ -95,11 +97,15 @@ class Store:
             raise ValueError(
                 f"{self._named} cannot be written ({error}); give a folder that can be created and written"
             ) from error
+        if self._lock is not None:
+            self._while_open.callback(self._lock.release)
+        self._while_open.enter_context(_silent_late_reads())
         self._remove_leftovers()
         import orbax.checkpoint as ocp  # takes seconds to import, and only runs with a checkpoint need it
 
         self._ocp = ocp
         self._writer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+        self._while_open.callback(self._writer.close)
 
     def save(self, saved: Saved) -> None:
         """Writes a save, then removes those that are too many. Raises `SaveError` where it cannot; the older ones stay then."""
@@ -152,9 +158,7 @@ class Store:
         return None
 
     def close(self) -> None:
-        self._writer.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._while_open.close()
 
     @property
     def _named(self) -> str:
@@ -311,3 +315,20 @@ def _silent_orbax() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
+
+
+@contextlib.contextmanager
+def _silent_late_reads() -> Iterator[None]:
+    """Reads of a damaged save that tensorstore gives up on after orbax has: each would print a traceback that tells nothing."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is hook:
+            sys.unraisablehook = before
