@@ -33,7 +33,6 @@ Tree = Any
 FORMAT = 2
 UNFINISHED = "*.orbax-checkpoint-tmp*"  # what orbax calls a save that it writes
 REMOVED = ".removed-"
-SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may take
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,10 +55,6 @@ class Checkpoint:
         if self.every_steps is not None:
             checks.positive_integer("every_steps", self.every_steps)
         checks.positive_integer("keep", self.keep)
-
-    def interval(self, save_seconds: float) -> float:
-        """Seconds from one save by the clock to the next, where the last one took so many."""
-        return max(self.every_seconds, save_seconds / SHARE_OF_SAVES)
 
 
 @dataclasses.dataclass

@@ -23,6 +23,7 @@ from wior.progress import Report
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
 SECONDS_BETWEEN_SNAPSHOTS = 5.0
 FIRST_STEPS = 4
+SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may take
 
 ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
 
@@ -94,8 +95,8 @@ class _Run:
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
         self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
         self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
-        self.snapshot_at = self.saved_at = time.perf_counter()
-        self.save_seconds = 0.0
+        self.snapshot_at = self.begun_at = self.saved_at = time.perf_counter()
+        self.save_seconds: list[float] = []
 
     def resume(self) -> None:
         if self.store is None:
@@ -178,7 +179,7 @@ class _Run:
         except SaveError as error:
             warnings.warn(f"{error}; {then}", stacklevel=4)
         self.saved_at = time.perf_counter()
-        self.save_seconds = self.saved_at - begun
+        self.save_seconds.append(self.saved_at - begun)
 
     def time_to_save(self) -> bool:
         if self.store is None:
@@ -186,7 +187,11 @@ class _Run:
         every = self.store.checkpoint.every_steps
         if every is not None and self.step % every == 0:
             return True
-        return time.perf_counter() - self.saved_at > self.store.checkpoint.interval(self.save_seconds)
+        now = time.perf_counter()
+        with_another = sum(self.save_seconds) + sum(self.save_seconds[-1:])  # which will take as long as the last
+        return now - self.saved_at > self.store.checkpoint.every_seconds and with_another <= SHARE_OF_SAVES * (
+            now - self.begun_at
+        )
 
     def demand_finite(self) -> None:
         if self.program.finite is None:
@@ -239,7 +244,7 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     if not run.history["step"]:
         run.record()
     stopped_by = _reached(run, limits)
-    run.saved_at = time.perf_counter()
+    run.begun_at = run.saved_at = time.perf_counter()
     while not stopped_by:
         run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
         run.demand_finite()
