@@ -85,15 +85,14 @@ class Store:
             probe = self.folder / ".writable"
             probe.write_bytes(b"")
             probe.unlink(missing_ok=True)
-            self._lock = FolderLock(self.folder) if jax.process_index() == 0 else None
+            if jax.process_index() == 0:
+                self._while_open.callback(FolderLock(self.folder).release)
         except InUse as error:
             raise ValueError(f"{self._named} {error}; give each run a folder of its own") from None
         except OSError as error:
             raise ValueError(
                 f"{self._named} cannot be written ({error}); give a folder that can be created and written"
             ) from error
-        if self._lock is not None:
-            self._while_open.callback(self._lock.release)
         self._while_open.enter_context(_silent_late_reads())
         self._remove_leftovers()
         import orbax.checkpoint as ocp  # takes seconds to import, and only runs with a checkpoint need it
