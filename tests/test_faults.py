@@ -92,7 +92,7 @@ def loaded_after(harm, file, two_saves, folder):
     with store_in(folder) as store, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = store.load(leaves(40))
-    messages = [str(one.message) for one in said]
+    messages = [str(one.message) for one in said if issubclass(one.category, UserWarning)]  # older orbax adds its own
     shutil.rmtree(folder)
     if found.step == 40:
         demand_equal(found, state_of(40))
