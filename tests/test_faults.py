@@ -144,9 +144,7 @@ def test_any_byte_flipped_is_noticed_or_does_no_harm(two_saves, tmp_path):
         at = rng.random()
         harm = lambda path, at=at: path.write_bytes(flip(path.read_bytes(), int(at * path.stat().st_size)))
         noticed += loaded_after(harm, rng.choice(files), two_saves, tmp_path / "run")
-    assert (
-        noticed > 60
-    )  # three files of some thirteen or more hold what is read; their names, and so the choice, are random
+    assert noticed > 60  # some three of thirteen files are read; their names, and so the choice, are random
 
 
 def test_bytes_of_numbers_are_covered_by_the_checksum_alone(two_saves, tmp_path, monkeypatch):
