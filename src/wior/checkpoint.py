@@ -2,16 +2,23 @@
 
 orbax writes each save under a temporary name and renames it when it is complete. Beside the numbers lies a description
 of the run (problem, losses, data, algorithm, orders, seed), and a folder whose description differs is refused with the
-difference. Nothing is unpickled: the files hold arrays and JSON.
+difference. Every array and the description have a checksum, so that a save is what was written or is not read. One run at a
+time holds the folder. Nothing is unpickled: the files hold arrays and JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import json
+import logging
 import re
+import shutil
+import sys
 import warnings
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +27,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
+from wior.lock import FolderLock, InUse
 
 Tree = Any
-FORMAT = 1
+FORMAT = 2
+UNFINISHED = "*.orbax-checkpoint-tmp*"  # what orbax calls a save that it writes
+REMOVED = ".removed-"
 
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end; `keep` saves stay."""
+    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end; `keep` saves stay.
+
+    Seconds are a lower bound: where saves are slow they are made less often, and take no more than a fiftieth of the time.
+    """
 
     folder: str | Path
     every_seconds: float = 60.0
@@ -54,6 +67,10 @@ class Saved:
     about: dict[str, Any]
 
 
+class SaveError(OSError):
+    """A save could not be written; those before it are as they were."""
+
+
 class Store:
     """A checkpoint folder in use by one run."""
 
@@ -61,98 +78,151 @@ class Store:
         self.checkpoint = checkpoint
         self.description = description
         self.folder = Path(checkpoint.folder).absolute()
+        self._damaged: set[int] = set()
+        self._while_open = contextlib.ExitStack()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / ".writable"
             probe.write_bytes(b"")
-            probe.unlink()
+            probe.unlink(missing_ok=True)
+            if jax.process_index() == 0:
+                self._while_open.callback(FolderLock(self.folder).release)
+        except InUse as error:
+            raise ValueError(f"{self._named} {error}; give each run a folder of its own") from None
         except OSError as error:
             raise ValueError(
-                f"checkpoint folder {str(checkpoint.folder)!r} cannot be written ({error}); give a folder that can be created and written"
+                f"{self._named} cannot be written ({error}); give a folder that can be created and written"
             ) from error
+        self._while_open.enter_context(_silent_late_reads())
+        self._remove_leftovers()
         import orbax.checkpoint as ocp  # takes seconds to import, and only runs with a checkpoint need it
 
         self._ocp = ocp
-        self._manager = ocp.CheckpointManager(
-            self.folder,
-            options=ocp.CheckpointManagerOptions(max_to_keep=checkpoint.keep, enable_async_checkpointing=False),
-        )
+        self._writer = ocp.Checkpointer(ocp.CompositeCheckpointHandler())
+        self._while_open.callback(self._writer.close)
 
     def save(self, saved: Saved) -> None:
-        if saved.step in self._manager.all_steps():
+        """Writes a save, then removes those that are too many. Raises `SaveError` where it cannot; the older ones stay then."""
+        if saved.step in self._steps() and saved.step not in self._damaged:
             return
         arrays = {f"carry.{i:05d}": leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
         arrays |= {f"history.{name}": values for name, values in saved.history.items()}
         about = {"format": FORMAT, "description": self.description, **saved.about}
+        about["arrays"] = {name: checksum(value) for name, value in arrays.items()}
+        about["checksum"] = _text_checksum(about)
         args = self._ocp.args
         try:
-            self._manager.save(
-                saved.step, args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about))
-            )
-            self._manager.wait_until_finished()
-        except OSError as error:
-            raise ValueError(
-                f"checkpoint folder {str(self.checkpoint.folder)!r} cannot be written at step {saved.step}: {error}"
+            if saved.step in self._damaged:
+                self._remove(saved.step)
+            with _silent_orbax():
+                self._writer.save(
+                    self.folder / str(saved.step),
+                    args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about)),
+                )
+        except Exception as error:  # of many kinds: where the disk is full tensorstore raises a ValueError
+            self._remove_leftovers()
+            raise SaveError(
+                f"{self._named} cannot be written at step {saved.step}: {self._reason(error, arrays)}; {self._kept()}"
             ) from error
+        self._damaged.discard(saved.step)
+        good = [step for step in self._steps() if step not in self._damaged]
+        for step in [*self._damaged, *good[self.checkpoint.keep :]]:
+            self._remove(step)
 
     def load(self, like: list[Any]) -> Saved | None:
         """The newest save that can be read, or `None` in a folder without one; `like` are the carry's leaves."""
-        steps = sorted(self._manager.all_steps(), reverse=True)
         problems = []
-        for step in steps:
+        for step in self._steps():
             try:
                 saved = self._read(step, like)
-            except _OfAnotherRun:
+            except (_OfAnotherRun, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - orbax and tensorstore raise many kinds for a damaged folder
-                problems.append(f"step {step}: {_first_line(error)}")
+                problems.append(f"the save at step {step} is damaged ({_first_line(error)})")
+                self._damaged.add(step)
                 continue
             if problems:
-                warnings.warn(
-                    f"checkpoint folder {str(self.checkpoint.folder)!r}: {'; '.join(problems)}; going on from step {step}",
-                    stacklevel=3,
-                )
-                for damaged in steps:
-                    if damaged > step:
-                        self._manager.delete(damaged)
+                warnings.warn(f"{self._named}: {'; '.join(problems)}; going on from step {step}", stacklevel=3)
             return saved
         if problems:
             raise ValueError(
-                f"checkpoint folder {str(self.checkpoint.folder)!r} is damaged and holds no save that can be read "
+                f"{self._named} is damaged and holds no save that can be read "
                 f"({'; '.join(problems)}); remove it to start again"
             )
         return None
 
     def close(self) -> None:
-        self._manager.close()
+        self._while_open.close()
+
+    @property
+    def _named(self) -> str:
+        return f"checkpoint folder {str(self.checkpoint.folder)!r}"
+
+    def _steps(self) -> list[int]:
+        """The steps that were saved, the newest first."""
+        found = [path for path in self.folder.glob("[0-9]*") if path.name.isdigit() and path.is_dir()]
+        return sorted((int(path.name) for path in found), reverse=True)
+
+    def _remove(self, step: int) -> None:
+        """Under another name first: what is removed in part is no save."""
+        if jax.process_index() != 0:
+            return
+        aside = self.folder / f"{REMOVED}{step}"
+        with contextlib.suppress(OSError):  # a save too many does no harm
+            (self.folder / str(step)).rename(aside)
+            self._damaged.discard(step)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _remove_leftovers(self) -> None:
+        """What interrupted saves and removals left behind."""
+        if jax.process_index() != 0:
+            return
+        for pattern in (UNFINISHED, f"{REMOVED}*"):
+            for path in self.folder.glob(pattern):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _reason(self, error: Exception, arrays: dict[str, np.ndarray]) -> str:
+        if "No space left on device" not in str(error):
+            return _first_line(error)
+        needed = sum(value.nbytes for value in arrays.values()) / 1e6
+        free = shutil.disk_usage(self.folder).free / 1e6
+        return f"no space left, of which about {needed:.1f} MB are needed and {free:.1f} MB are free"
+
+    def _kept(self) -> str:
+        good = [step for step in self._steps() if step not in self._damaged]
+        return f"the save at step {good[0]} is kept" if good else "there is no earlier one"
 
     def _read(self, step: int, like: list[Any]) -> Saved:
         args = self._ocp.args
-        found = self._manager.restore(
-            step, args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore())
-        )
-        about, arrays = found["about"], found["arrays"]
+        with _silent_orbax():
+            found = self._writer.restore(
+                self.folder / str(step), args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore())
+            )
+        about, arrays = found["about"], {name: np.asarray(value) for name, value in found["arrays"].items()}
         self._demand_same_run(about)
+        if about["arrays"] != {name: checksum(value) for name, value in arrays.items()}:
+            raise ValueError("its numbers are not those that were written")
         leaves = []
         for i, leaf in enumerate(like):
-            value = np.asarray(arrays[f"carry.{i:05d}"]) if leaf.size else np.zeros(leaf.shape, leaf.dtype)
+            value = arrays[f"carry.{i:05d}"] if leaf.size else np.zeros(leaf.shape, leaf.dtype)
             if value.shape != leaf.shape or value.dtype != leaf.dtype:
                 raise ValueError(
                     f"array {i} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
                 )
             leaves.append(value)
         history = {
-            name.removeprefix("history."): np.asarray(values)
-            for name, values in arrays.items()
-            if name.startswith("history.")
+            name.removeprefix("history."): values for name, values in arrays.items() if name.startswith("history.")
         }
         return Saved(step, leaves, history, about)
 
     def _demand_same_run(self, about: dict[str, Any]) -> None:
-        if about.get("format") != FORMAT:
+        written = about.pop("checksum", None)
+        if written is None and about.get("format") != FORMAT:
             raise _OfAnotherRun(
-                f"checkpoint folder {str(self.checkpoint.folder)!r} has format {about.get('format')!r}; this version of wior reads format {FORMAT}"
+                f"{self._named} has format {about.get('format')!r}; this version of wior reads format {FORMAT}"
             )
+        if written != _text_checksum(about):
+            raise ValueError("its description is not the one that was written")
         there, here = dict(about["description"]), dict(self.description)
         if there.get("jax") != here.get("jax"):  # programs are written down differently by another jax
             there.pop("losses", None)
@@ -162,8 +232,7 @@ class Store:
         difference = _difference("", there, here)
         if difference:
             raise _OfAnotherRun(
-                f"checkpoint folder {str(self.checkpoint.folder)!r} belongs to another run: {difference}. "
-                "Give another folder, or the arguments of that run"
+                f"{self._named} belongs to another run: {difference}. Give another folder, or the arguments of that run"
             )
 
 
@@ -171,12 +240,17 @@ class _OfAnotherRun(ValueError):
     pass
 
 
+def checksum(value: np.ndarray) -> int:
+    """Of the bytes alone, in whichever type they are."""
+    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+
+
 def describe_tree(data: Tree) -> dict[str, Any]:
     """Shape, type and checksum of every array of a tree, by its path."""
 
     def about(leaf: Any) -> list[Any]:
-        value = np.ascontiguousarray(np.asarray(leaf))
-        return [list(value.shape), str(value.dtype), zlib.crc32(value.tobytes())]
+        value = np.asarray(leaf)
+        return [list(value.shape), str(value.dtype), checksum(value)]
 
     return {jax.tree_util.keystr(path): about(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)}
 
@@ -219,3 +293,36 @@ def _difference(where: str, there: Any, here: Any) -> str:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _text_checksum(about: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(about, sort_keys=True).encode())
+
+
+@contextlib.contextmanager
+def _silent_orbax() -> Iterator[None]:
+    """orbax logs every failure with its tracebacks and raises it as well; raised it becomes a sentence."""
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@contextlib.contextmanager
+def _silent_late_reads() -> Iterator[None]:
+    """Reads of a damaged save that tensorstore gives up on after orbax has: each would print a traceback that tells nothing."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is hook:
+            sys.unraisablehook = before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +160,17 @@ def floating(name: str, variable: Tree) -> Tree:
                 f"{path_name(name, path)} has values that are not finite; the start of a run must be finite"
             )
     return jax.tree.map(strong, variable)
+
+
+def warn_of_few_digits(name: str, variable: Tree) -> None:
+    """Half precision is for data and losses: of what is carried from step to step it loses the small changes."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variable):
+        if leaf.dtype.itemsize < 4:
+            warnings.warn(
+                f"{path_name(name, path)} is {leaf.dtype}: a step below about 1/{2 / float(jnp.finfo(leaf.dtype).eps):.0f} of a value is lost in it; "
+                "keep x and y in float32, and cast inside the losses where they are to be computed in half precision",
+                stacklevel=4,
+            )
 
 
 def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import blocks, oracle
-from wior.checkpoint import Saved, Store
+from wior.checkpoint import Saved, SaveError, Store
 from wior.progress import Report
 
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
 SECONDS_BETWEEN_SNAPSHOTS = 5.0
 FIRST_STEPS = 4
+SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may take
 
 ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
 
@@ -93,7 +95,8 @@ class _Run:
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
         self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
         self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
-        self.snapshot_at = time.perf_counter()
+        self.snapshot_at = self.begun_at = self.saved_at = time.perf_counter()
+        self.save_seconds: list[float] = []
 
     def resume(self) -> None:
         if self.store is None:
@@ -160,20 +163,34 @@ class _Run:
         last = {name: np.ravel(self.history[name][-1]) for name in self.program.metric_names if self.history[name]}
         return {name: float(np.mean(v[np.isfinite(v)])) if np.isfinite(v).any() else np.nan for name, v in last.items()}
 
-    def save(self) -> None:
+    def save(self, then: str) -> None:
+        """A save that fails is a warning: the numbers are right without it, and stopping would lose more of them."""
         if self.store is None:
             return
-        self.store.save(
-            Saved(
-                self.step,
-                [np.asarray(leaf) for leaf in jax.tree.leaves(self.carry)],
-                arrays(self.history),
-                {
-                    "seconds": self.steps_clock.seconds,
-                    "metric_seconds": self.metrics_clock.seconds,
-                    "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
-                },
-            )
+        begun = time.perf_counter()
+        about = {
+            "seconds": self.steps_clock.seconds,
+            "metric_seconds": self.metrics_clock.seconds,
+            "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
+        }
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.carry)]
+        try:
+            self.store.save(Saved(self.step, leaves, arrays(self.history), about))
+        except SaveError as error:
+            warnings.warn(f"{error}; {then}", stacklevel=4)
+        self.saved_at = time.perf_counter()
+        self.save_seconds.append(self.saved_at - begun)
+
+    def time_to_save(self) -> bool:
+        if self.store is None:
+            return False
+        every = self.store.checkpoint.every_steps
+        if every is not None and self.step % every == 0:
+            return True
+        now = time.perf_counter()
+        with_another = sum(self.save_seconds) + sum(self.save_seconds[-1:])  # which will take as long as the last
+        return now - self.saved_at > self.store.checkpoint.every_seconds and with_another <= SHARE_OF_SAVES * (
+            now - self.begun_at
         )
 
     def demand_finite(self) -> None:
@@ -227,7 +244,7 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     if not run.history["step"]:
         run.record()
     stopped_by = _reached(run, limits)
-    saved_at = time.perf_counter()
+    run.begun_at = run.saved_at = time.perf_counter()
     while not stopped_by:
         run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
         run.demand_finite()
@@ -237,15 +254,10 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
         if stopped_by and run.history["step"][-1] != run.step:
             run.record()
         report(run.step, run.latest())
-        if store is not None and not stopped_by:
-            every = store.checkpoint.every_steps
-            if (
-                every is not None and run.step % every == 0
-            ) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
-                run.save()
-                saved_at = time.perf_counter()
+        if not stopped_by and run.time_to_save():
+            run.save("the run goes on and tries again later")
     if store is not None and store.checkpoint.at_end:
-        run.save()
+        run.save("the run has ended and its result is whole, but a new start would go on from there")
     report(run.step, run.latest())
     return Finished(
         run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds

@@ -309,7 +309,7 @@ def map_and_pullback(problem: Any, x: Tree, zeta: Batch) -> tuple[Tree, Callable
 
     def product(u: Tree) -> Tree:
         count(1, len(zeta.examples), "jacobian_products")
-        return pullback(u)[0]
+        return pullback(tree.in_types_of(value, u))[0]
 
     return value, product
 
@@ -424,7 +424,8 @@ def conditional_map(problem: Any, x: Tree, rows: Tree, weights: jax.Array | None
 def conditional_map_pullback(problem: Any, x: Tree, u: Tree, rows: Tree, weights: jax.Array | None) -> Tree:
     """∇r(x; ζ) u on some rows of one inner set. One pass."""
     count(1, _examples(rows, weights), "jacobian_products")
-    return jax.vjp(lambda x: weighted_mean(lambda rows: problem.inner(x, rows), weights, rows), x)[1](u)[0]
+    value, pullback = jax.vjp(lambda x: weighted_mean(lambda rows: problem.inner(x, rows), weights, rows), x)
+    return pullback(tree.in_types_of(value, u))[0]
 
 
 def conditional_map_gradient(problem: Any, y: Tree, xi: Tree, weights: jax.Array | None) -> Tree:
@@ -452,7 +453,7 @@ def conditional_map_and_pullback(problem: Any, x: Tree, rows: Tree) -> tuple[Tre
 
     def product(u: Tree) -> Tree:
         count(1, _examples(rows, None), "jacobian_products")
-        return pullback(u)[0]
+        return pullback(tree.in_types_of(value, u))[0]
 
     return value, product
 

@@ -188,6 +188,8 @@ def prepare(
     for level, batch in zip(("outer", "inner"), batches, strict=True):
         checks.positive_integer(f"batch_size ({level})" if isinstance(batch_size, tuple) else "batch_size", batch)
     problem.check(x, y)
+    checks.warn_of_few_digits("x0", x)
+    checks.warn_of_few_digits("y0", y)
     posed = posed_for(problem, algorithm)
     posed.check(x, y)
     cut = batches if algorithm.fixed_batches else None

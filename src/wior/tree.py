@@ -32,6 +32,11 @@ def scaled(scale: Any, a: Tree) -> Tree:
     return jax.tree.map(lambda leaf: (scale * leaf).astype(leaf.dtype), a)
 
 
+def in_types_of(like: Tree, a: Tree) -> Tree:
+    """a, leaf by leaf in the types of `like`."""
+    return jax.tree.map(lambda to, leaf: leaf.astype(to.dtype), like, a)
+
+
 def neg(a: Tree) -> Tree:
     return jax.tree.map(jnp.negative, a)
 

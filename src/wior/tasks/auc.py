@@ -24,7 +24,7 @@ import numpy as np
 from wior import checks
 from wior.problems import Minimax
 from wior.tasks.data_cleaning import auroc
-from wior.tasks.task import Measure, Task
+from wior.tasks.task import Measure, Task, state_type
 
 Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,) in {0, 1}
 
@@ -71,12 +71,12 @@ def auc_maximisation(
         areas = {name: auroc(rows @ x.w, truth == 1) for name, (rows, truth) in held_out.items()}
         return {**areas, "gap": known.gap(x), "objective": known.minimum + known.gap(x)}
 
-    inputs, zero = features.shape[1], jnp.zeros((), features.dtype)
+    inputs, zero = features.shape[1], jnp.zeros((), state_type(features))
     return Task(
         name="auc",
         title=f"AUC maximisation: {len(labels)} rows of which {share:.1%} are positive",
         problem=Minimax(loss, (features, labels)),
-        x0=Score(jnp.zeros(inputs, features.dtype), zero, zero),
+        x0=Score(jnp.zeros(inputs, zero.dtype), zero, zero),
         y0=zero,
         metrics=metrics,
         measures={

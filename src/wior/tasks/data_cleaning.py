@@ -23,6 +23,7 @@ import numpy as np
 from wior.per_example import PerExample
 from wior.problems import Bilevel
 from wior.tasks.networks import Layer, label_losses, mlp, mlp_init
+from wior.tasks.task import state_type
 
 Tree = Any
 Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
@@ -146,7 +147,7 @@ def data_cleaning(
     start = 0.0 if weights == "sigmoid" else 0.5
     return DataCleaning(
         problem=problem,
-        x0=PerExample(jnp.full(len(given.labels), start, jnp.asarray(features).dtype)),
+        x0=PerExample(jnp.full(len(given.labels), start, state_type(features))),
         sizes=tuple(sizes),
         wrong=given.wrong,
         test=tuple(test),
@@ -196,5 +197,5 @@ def auroc(scores: jax.Array, truth: jax.Array) -> jax.Array:
     ranked = jnp.sort(jnp.where(truth, jnp.inf, scores))  # the negative rows, then as many infinities as others
     below, up_to = (jnp.minimum(jnp.searchsorted(ranked, scores, side), negatives) for side in ("left", "right"))
     # shares before sums: a sum of counts would outgrow the digits of float32 on a large data set
-    share = (below + up_to).astype(scores.dtype) / (2 * negatives)
+    share = (below + up_to).astype(jnp.promote_types(scores.dtype, jnp.float32)) / (2 * negatives)
     return jnp.where(jnp.isnan(scores).any(), jnp.nan, jnp.mean(share, where=truth))

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from wior.problems import Bilevel
-from wior.tasks.task import Measure, Task
+from wior.tasks.task import Measure, Task, state_type
 
 Labelled = tuple[Any, Any]  # features (n, inputs) and integer labels (n,)
 Parts = dict[str, Labelled]
@@ -49,8 +49,8 @@ def ridge_per_feature(
         f"A ridge for each of {features} features of a logistic regression",
         Bilevel(binary_outer, binary_inner, tuple(valid), tuple(train)),
         (train, valid, test),
-        jnp.full(features, start, _dtype(train)),
-        jnp.zeros(features, _dtype(train)),
+        jnp.full(features, start, state_type(train[0])),
+        jnp.zeros(features, state_type(train[0])),
         (binary_loss, lambda y, rows: rows @ y > 0),
         {"batch_size": batch_size, "steps": steps},
         {"outer_lr": (0.1, 0.3, 1.0, 3.0), "inner_lr": (1.0, 3.0)},
@@ -76,8 +76,8 @@ def ridge_per_class(
         f"A ridge for each of {classes} classes of a softmax regression",
         Bilevel(softmax_outer, softmax_inner, tuple(valid), tuple(train)),
         (train, valid, test),
-        jnp.full(classes, start, _dtype(train)),
-        jnp.zeros((features, classes), _dtype(train)),
+        jnp.full(classes, start, state_type(train[0])),
+        jnp.zeros((features, classes), state_type(train[0])),
         (softmax_loss, lambda y, rows: jnp.argmax(rows @ y, -1)),
         {"batch_size": batch_size, "steps": steps},
         {"outer_lr": (0.1, 1.0, 3.0), "inner_lr": (0.1, 0.3)},
@@ -206,7 +206,3 @@ def _checked(train: Labelled, valid: Labelled, test: Labelled, classes: int) -> 
 
 def _features(part: Labelled) -> int:
     return int(np.shape(part[0])[1])
-
-
-def _dtype(part: Labelled) -> Any:
-    return jnp.asarray(part[0]).dtype

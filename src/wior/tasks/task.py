@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from wior.problems import Problem
 
@@ -47,3 +48,8 @@ class Task:
     def __post_init__(self) -> None:
         if self.judged_by not in self.measures:
             raise ValueError(f"judged_by must be one of the measures {list(self.measures)}, got {self.judged_by!r}")
+
+
+def state_type(features: Any) -> Any:
+    """The type of x and y for given features: theirs, and float32 for those in half precision, which would lose small steps."""
+    return jnp.promote_types(jnp.asarray(features).dtype, jnp.float32)
