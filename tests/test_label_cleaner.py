@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(quick):
     assert_same_findings(again, quick)
     np.testing.assert_array_equal(again.predict_proba(DATA.X_test), quick.predict_proba(DATA.X_test))
     assert again.choice_ == quick.choice_
-    assert np.all(fit(random_state=1).scores_ != quick.scores_)
+    assert np.mean(fit(random_state=1).scores_ != quick.scores_) > 0.9  # both are sure of some rows
 
 
 @pytest.mark.parametrize(
@@ -515,10 +515,10 @@ def test_candidates_do_not_learn_from_the_rows_held_out(learned):
 
 def test_a_label_is_judged_by_the_model_of_all_rows_and_by_one_that_did_not_learn_from_it(learned):
     """The geometric mean of what the two say."""
-    found = fit(parts=2)
+    found = fit(parts=2, rounds=0)
     (material, _, whole), *others = (call for call in learned if call[1] is None)
-    read, given = DESIGNS["noise"].read, DATA.y
-    posterior = read(material, whole.x, whole.y).posterior
+    read = functools.partial(DESIGNS["noise"].read, temperature=found.temperature_)
+    posterior, given = read(material, whole.x, whole.y).posterior, DATA.y
     unseen = np.full_like(posterior, np.nan)
     for own, _, result in others:
         judged = np.setdiff1d(np.arange(ROWS), own.rows)
@@ -552,7 +552,7 @@ def test_a_curve_is_the_mean_over_folds_at_the_best_temperature():
     steps, losses = curve(A, trials)
     np.testing.assert_array_equal(steps, [0, 5, 10])
     np.testing.assert_allclose(losses, [4, 3, 2.5])
-    assert best_record(A, trials) == (2.5, 10)
+    assert best_record(A, trials) == (2.5, 10, TEMPERATURES[1])
     # one temperature for all folds: the mean comes before the minimum
     hot = Trial(A, 0, np.array([0]), np.eye(len(TEMPERATURES))[:1])
     cold = Trial(A, 1, np.array([0]), np.eye(len(TEMPERATURES))[1:2])
@@ -563,8 +563,8 @@ def test_a_curve_is_the_mean_over_folds_at_the_best_temperature():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_records_that_are_no_numbers_are_not_the_best(bad):
-    assert best_record(A, trials_of(A, (3, bad, bad), (5, 1, 1))) == (4, 0)
-    loss, _ = best_record(A, trials_of(A, (bad, bad), (1, 1)))
+    assert best_record(A, trials_of(A, (3, bad, bad), (5, 1, 1))) == (4, 0, TEMPERATURES[1])
+    loss, *_ = best_record(A, trials_of(A, (bad, bad), (1, 1)))
     assert loss == np.inf
     assert best_record(A, [*trials_of(A, (3, 2, 1)), diverged(A, 1)])[0] == np.inf
     assert best_record(A, [diverged(A, 0), diverged(A, 1)])[0] == np.inf

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import wior
 from wior.checkpoint import Checkpoint
+from wior.cleaning import plain
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.orders import Order, RandomReshuffling
 from wior.progress import Report
-from wior.tasks.networks import label_losses, squares
+from wior.tasks.networks import label_losses
 
 Tree = Any
 # of two that are equally good the first is taken
@@ -67,6 +67,7 @@ class Choice(NamedTuple):
     setting: Setting
     steps: int
     loss: float  # on the rows held out
+    temperature: float  # at which it is that
     trials: list[Trial]
 
 
@@ -125,12 +126,12 @@ def choose(
         settings = finalists(settings, trials)
     last = heat(settings, length.steps)
     ranked = sorted((best_record(setting, last), place) for place, setting in enumerate(settings))
-    (loss, steps), place = ranked[0]
+    (loss, steps, temperature), place = ranked[0]
     if not np.isfinite(loss):
         raise ValueError(
             "the model diverged on the held-out verified rows under every setting; are there infinite or huge values among the features?"
         )
-    return Choice(settings[place], steps, loss, [*trials, *last])
+    return Choice(settings[place], steps, loss, temperature, [*trials, *last])
 
 
 def finalists(settings: Sequence[Setting], trials: Sequence[Trial]) -> list[Setting]:
@@ -143,19 +144,31 @@ def finalists(settings: Sequence[Setting], trials: Sequence[Trial]) -> list[Sett
     return [ranked[0], *(setting for setting, late in zip(ranked[1:], behind, strict=True) if not late)]
 
 
-def best_record(setting: Setting, trials: Sequence[Trial]) -> tuple[float, int]:
-    """The smallest mean over folds of the loss on the rows held out, and after how many steps."""
-    steps, losses = curve(setting, trials)
-    best = int(np.argmin(losses))
-    return float(losses[best]), int(steps[best])
+class Record(NamedTuple):
+    loss: float
+    steps: int
+    temperature: float
+
+
+def best_record(setting: Setting, trials: Sequence[Trial]) -> Record:
+    """The smallest mean over folds of the loss on the rows held out, after how many steps, and at which temperature."""
+    steps, losses = surface(setting, trials)
+    best, warmth = np.unravel_index(np.argmin(losses), losses.shape)
+    return Record(float(losses[best, warmth]), int(steps[best]), float(TEMPERATURES[warmth]))
 
 
 def curve(setting: Setting, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
     """The steps of the records, and the mean over folds of the loss on the rows held out, each at its best temperature."""
+    steps, losses = surface(setting, trials)
+    return steps, losses.min(-1)
+
+
+def surface(setting: Setting, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
+    """The steps of the records, and the mean over folds of the loss on the rows held out, (records, temperatures)."""
     own = [one for one in trials if one.setting == setting]
     if any(len(one.losses) != len(own[0].losses) for one in own):
-        return np.zeros(1, int), np.full(1, np.inf)  # a fold diverged
-    losses = np.mean([one.losses for one in own], axis=0).min(-1)
+        return np.zeros(1, int), np.full((1, len(TEMPERATURES)), np.inf)  # a fold diverged
+    losses = np.mean([one.losses for one in own], axis=0)
     return own[0].steps, np.where(np.isfinite(losses), losses, np.inf)
 
 
@@ -195,28 +208,9 @@ def teach(material: Material) -> Tree:
     """The model that the verified rows teach by themselves: where every run starts."""
     features, labels = material.verified
     rows = min(len(labels), TEACHING_ROWS)
-    rng = np.random.default_rng(material.seed)
-    passes = -(-TEACHING_STEPS * rows // len(labels))
-    drawn = np.concatenate([rng.permutation(len(labels)) for _ in range(passes)])[: TEACHING_STEPS * rows]
-    return _taught(
-        material.model, material.model.init(material.seed), features, labels, jnp.asarray(drawn.reshape(-1, rows))
-    )
-
-
-@jax.jit
-def _taught(model: Any, params: Tree, features: jax.Array, labels: jax.Array, batches: jax.Array) -> Tree:
-    rule = optax.adam(TEACHING_LR)
-
-    def loss(params: Tree, places: jax.Array) -> jax.Array:
-        losses = label_losses(model.logits(params, features[places]), labels[places])
-        return jnp.mean(losses) + TEACHING_L2 / 2 * squares(params)
-
-    def step(carry: tuple[Tree, Any], places: jax.Array) -> tuple[tuple[Tree, Any], None]:
-        params, state = carry
-        updates, state = rule.update(jax.grad(loss)(params, places), state, params)
-        return (optax.apply_updates(params, updates), state), None
-
-    return jax.lax.scan(step, (params, rule.init(params)), batches)[0][0]
+    batches = plain.drawn(np.arange(len(labels)), TEACHING_STEPS, rows, material.seed)
+    start, numbers = material.model.init(material.seed), (jnp.float32(TEACHING_L2), jnp.float32(TEACHING_LR))
+    return plain.trained(material.model, start, (features,), labels, batches, *numbers)
 
 
 def fold_places(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -277,7 +277,7 @@ def trials(cleaner: LabelCleaner) -> list[dict[str, Any]]:
     for steps in sorted({int(one.steps[-1]) for one in cleaner.trials_}):
         heat = [one for one in cleaner.trials_ if one.steps[-1] == steps]
         for setting in dict.fromkeys(one.setting for one in heat):
-            loss, best = choosing.best_record(setting, heat)
+            loss, best, _ = choosing.best_record(setting, heat)
             finite = bool(np.isfinite(loss))  # else it diverged
             found = {"best_steps": best if finite else None, "held_out_loss": loss if finite else None}
             made.append({**setting._asdict(), "steps": steps, **found})

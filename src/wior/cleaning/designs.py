@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior.cleaning.models import Model, all_log_probabilities
+from wior.cleaning.models import Model, all_log_probabilities, tempered
 from wior.per_example import PerExample
 from wior.problems import Bilevel
 from wior.tasks import noise_model
@@ -73,7 +73,7 @@ class Design(Protocol):
 
     def start(self, material: Material, setting: Setting, taught: Tree) -> Tree: ...
 
-    def read(self, material: Material, x: Tree, y: Tree) -> Reading: ...
+    def read(self, material: Material, x: Tree, y: Tree, temperature: float) -> Reading: ...
 
 
 class NoiseModel:
@@ -102,10 +102,10 @@ class NoiseModel:
             table = counted_table(np.exp(logs)[rows], np.asarray(material.given)[rows])
         return noise_model.start(jnp.asarray(table, jnp.float32))
 
-    def read(self, material: Material, x: jax.Array, y: Tree) -> Reading:
-        logs = all_log_probabilities(material.model, y, material.features)
+    def read(self, material: Material, x: jax.Array, y: Tree, temperature: float = 1.0) -> Reading:
+        logs = tempered(all_log_probabilities(material.model, y, material.features), temperature)
         log_t = noise_model.log_table(x, jnp.asarray(material.trusted))
-        posterior = _posterior(logs, log_t, material.given)
+        posterior = posterior_of(logs, log_t, material.given)
         return Reading(posterior, _at(posterior, material.given), np.asarray(jnp.exp(log_t)))
 
 
@@ -119,8 +119,8 @@ class Function:
     def start(self, material: Material, setting: Setting, taught: Tree) -> WeightFunction:
         return WeightFunction.zero(material.classes, jnp.float32)
 
-    def read(self, material: Material, x: WeightFunction, y: Tree) -> Reading:
-        logs = all_log_probabilities(material.model, y, material.features)
+    def read(self, material: Material, x: WeightFunction, y: Tree, temperature: float = 1.0) -> Reading:
+        logs = tempered(all_log_probabilities(material.model, y, material.features), temperature)
         return _read_weights(material, logs, np.asarray(x.weights(jnp.asarray(logs), material.given)))
 
 
@@ -148,8 +148,8 @@ class Row:
     def start(self, material: Material, setting: Setting, taught: Tree) -> PerExample:
         return PerExample(jnp.zeros(len(material.given), jnp.float32))
 
-    def read(self, material: Material, x: PerExample, y: Tree) -> Reading:
-        logs = all_log_probabilities(material.model, y, material.features)
+    def read(self, material: Material, x: PerExample, y: Tree, temperature: float = 1.0) -> Reading:
+        logs = tempered(all_log_probabilities(material.model, y, material.features), temperature)
         return _read_weights(material, logs, np.asarray(jax.nn.sigmoid(x.rows)))
 
 
@@ -174,17 +174,17 @@ def likeliest_table(logs: np.ndarray, given: jax.Array, trusted: np.ndarray) -> 
     """log T under which the given labels are likeliest for a model's log p, by expectation maximisation from a trusting start."""
     x = noise_model.start(jnp.asarray(trusting_table(len(trusted)), jnp.float32))
     for _ in range(PASSES):
-        posterior = _posterior(logs, noise_model.log_table(x, jnp.asarray(trusted)), given)
+        posterior = posterior_of(logs, noise_model.log_table(x, jnp.asarray(trusted)), given)
         x = noise_model.start(jnp.asarray(counted_table(posterior, np.asarray(given)), jnp.float32))
     return noise_model.log_table(x, jnp.asarray(trusted))
 
 
 def _read_weights(material: Material, logs: np.ndarray, weights: np.ndarray) -> Reading:
     log_t = likeliest_table(logs, material.given, material.trusted)
-    return Reading(_posterior(logs, log_t, material.given), weights, np.asarray(jnp.exp(log_t)))
+    return Reading(posterior_of(logs, log_t, material.given), weights, np.asarray(jnp.exp(log_t)))
 
 
-def _posterior(logs: np.ndarray, log_t: jax.Array, given: Any) -> np.ndarray:
+def posterior_of(logs: np.ndarray, log_t: jax.Array, given: Any) -> np.ndarray:
     return np.array(jnp.exp(noise_model.log_posterior(jnp.asarray(logs), log_t, given)))
 
 

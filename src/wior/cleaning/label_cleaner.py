@@ -20,7 +20,8 @@ from wior import checks
 from wior.cleaning import choosing
 from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
-from wior.cleaning.models import Custom, Network, all_log_probabilities
+from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
+from wior.cleaning.second_opinion import ROUNDS, members_of, second_opinion
 from wior.orders import Order
 from wior.progress import pieces
 
@@ -48,6 +49,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     l2 : the penalty of the model's weights.
     epochs : passes over the training rows. `batch_size`: rows in a step.
     folds : of the verified rows, for choosing. `parts`: of the training rows, each judged also by a model that learned from the others; 0: one model judges all.
+    rounds : how often models trained plainly on the rows that are kept judge the labels again; 0: never.
     threshold : labels that are right with a smaller probability are flagged.
     order : in which the rows are visited, one of `wior.orders`.
     random_state : an integer; the same one gives the same numbers.
@@ -78,6 +80,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         batch_size: int | None = None,
         folds: int | None = None,
         parts: int | None = None,
+        rounds: int | None = None,
         threshold: float = 0.5,
         order: Order | None = None,
         random_state: int = 0,
@@ -96,6 +99,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.batch_size = batch_size
         self.folds = folds
         self.parts = parts
+        self.rounds = rounds
         self.threshold = threshold
         self.order = order
         self.random_state = random_state
@@ -134,10 +138,19 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         order = self.order if self.order is not None else choosing.DEFAULT_ORDER
         heats = len(settings) if len(settings) > 1 else 0
         parts = self._parts(len(given), settings[0].weighting)
-        with self._progress((heats + min(len(settings), choosing.FINALISTS)) * folds + 1 + parts) as begin:
+        rounds = (ROUNDS if self.rounds is None else int(self.rounds)) if parts else 0
+        again = rounds * parts * members_of(len(given)) + 1 if rounds else 0
+        with self._progress((heats + min(len(settings), choosing.FINALISTS)) * folds + 1 + parts + again) as begin:
             run = choosing.checkpoints(None if self.checkpoint is None else Path(self.checkpoint), begin)
             choice = choosing.choose(material, settings, length, folds, order, run)
-            self._finish(material, choice, length, order, run)
+            posterior = self._finish(material, choice, length, order, run)
+            if rounds:
+                posterior = self._judge_again(material, posterior, rounds, parts, folds, begin)
+        self.scores_ = posterior[np.arange(len(given)), given]
+        self.flagged_ = self.scores_ < self.threshold
+        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+        self.confidence_ = posterior.max(1)
+        self.trusted_classes_ = self.classes_[material.trusted]
         self.choice_ = {
             **choice.setting._asdict(),
             "steps": choice.steps,
@@ -146,6 +159,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "epochs": round(choice.steps * length.batch / len(given), 3),
             "folds": folds,
             "parts": parts,
+            "rounds": rounds,
             "held_out_loss": choice.loss,
             "l2": material.l2,
             "model": "custom" if isinstance(model, Custom) else "mlp" if model.hidden else "linear",
@@ -154,8 +168,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.trials_: list[Trial] = choice.trials
         return self
 
-    def _finish(self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run) -> None:
-        """Learns from all verified rows; every label is judged by that model and by one that did not learn from it."""
+    def _finish(
+        self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run
+    ) -> np.ndarray:
+        """Learns from all verified rows; every label is judged by that model and by one that did not learn from it: (rows, classes)."""
         exactly = length._replace(steps=choice.steps)
         taught = choosing.teach(material)
 
@@ -172,7 +188,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
         read = DESIGNS[choice.setting.weighting].read
         x, y = learned(material, "all rows")
-        posterior, weights, self.noise_ = read(material, x, y)
+        posterior, weights, self.noise_ = read(material, x, y, choice.temperature)
         given = np.asarray(material.given)
         parts = self._parts(len(given), choice.setting.weighting)
         for part, (rows, judged) in enumerate(
@@ -181,22 +197,35 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             own = material._replace(rows=jnp.asarray(rows.astype(np.int32)))
             x, others = learned(own, f"all but part {part + 1} of {parts}")
             judged_material = material._replace(features=material.features[judged], given=material.given[judged])
-            unseen, weights[judged], _ = read(judged_material, x, others)
+            unseen, weights[judged], _ = read(judged_material, x, others, choice.temperature)
             # the model of all rows knows more, that of the others has not learned the label by heart
             both = np.sqrt(np.maximum(posterior[judged] * unseen, np.finfo(np.float32).tiny))
             posterior[judged] = both / both.sum(1, keepdims=True)
-        self.model_, self.params_ = material.model, y
-        self.scores_ = posterior[np.arange(len(given)), given]
-        self.flagged_ = self.scores_ < self.threshold
-        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
-        self.confidence_ = posterior.max(1)
+        self.model_, self.params_, self.temperature_ = material.model, y, choice.temperature
         self.weights_ = weights
-        self.trusted_classes_ = self.classes_[material.trusted]
+        return posterior
+
+    def _judge_again(
+        self, material: Material, posterior: np.ndarray, rounds: int, parts: int, folds: int, begin: Any
+    ) -> np.ndarray:
+        labels = np.asarray(material.verified[1])
+        opinion = second_opinion(
+            material,
+            posterior,
+            self.noise_,
+            rounds,
+            lambda number: choosing.parts_of_rows(len(posterior), parts, material.seed + number),
+            lambda number: choosing.fold_places(labels, folds, material.seed + number),
+            begin,
+        )
+        self.noise_, self.params_, self.temperature_ = opinion.table, opinion.params, opinion.temperature
+        return opinion.posterior
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, (rows, classes), in the order of `classes_`."""
         check_is_fitted(self, "params_")
-        return np.exp(all_log_probabilities(self.model_, self.params_, self._features(X, reset=False)))
+        logs = all_log_probabilities(self.model_, self.params_, self._features(X, reset=False))
+        return np.exp(tempered(logs, self.temperature_))
 
     def predict(self, X: Any) -> np.ndarray:
         """The likeliest class of every row."""
@@ -313,6 +342,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             not isinstance(self.parts, (int, np.integer)) or self.parts < 0 or self.parts == 1
         ):
             raise ValueError(f"parts must be 0 or an integer of at least 2, got {self.parts!r}")
+        if self.rounds is not None and self.rounds != 0:
+            checks.positive_integer("rounds", self.rounds)
         if not (isinstance(self.threshold, (int, float, np.floating)) and 0 < self.threshold < 1):
             raise ValueError(f"threshold must lie between 0 and 1, got {self.threshold!r}")
         if self.order is not None and not isinstance(self.order, Order):

@@ -97,6 +97,13 @@ def log_probabilities(model: Any, params: Tree, features: jax.Array) -> jax.Arra
     return jax.nn.log_softmax(model.logits(params, features))
 
 
+def tempered(logs: np.ndarray, temperature: float) -> np.ndarray:
+    """log p (..., classes) of logits that are divided by a temperature; above 1 it is less sure."""
+    scaled = logs / temperature
+    highest = scaled.max(-1, keepdims=True)
+    return scaled - highest - np.log(np.exp(scaled - highest).sum(-1, keepdims=True))
+
+
 def all_log_probabilities(model: Any, params: Tree, features: Any) -> np.ndarray:
     """log p (rows, classes), some rows at a time."""
     parts = [

@@ -1,0 +1,113 @@
+"""A second opinion: plain models of the rows that were kept judge every label again.
+
+A model that learns from wrong labels too, however well corrected, is not as good as one that learns from right ones. So the rows are cut in parts, and each part is judged
+by models that are trained plainly on the kept rows of the others and on verified rows. A fold of the verified rows is left out as well: the temperature at which the models
+are right about it is theirs. Then the table of noise is estimated again, the rows are judged again, and other rows are kept in the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from wior.cleaning import plain
+from wior.cleaning.designs import Material, counted_table, posterior_of
+from wior.cleaning.models import all_log_probabilities, tempered
+from wior.progress import Report
+from wior.tasks import noise_model
+
+Tree = Any
+BATCH, LEARNING_RATE = 64, 1e-3
+PASSES, FEWEST_STEPS, MOST_STEPS = 12, 2000, 4000
+ROUNDS = 2
+TEMPERATURES = np.geomspace(0.25, 4, 33)
+ESTIMATES = 3  # of the table in a round
+LEAST = 1e-6  # probability of a class
+
+Begin = Callable[[str, int], Report]
+Parts = list[tuple[np.ndarray, np.ndarray]]
+
+
+class Opinion(NamedTuple):
+    posterior: np.ndarray  # (rows, classes)
+    table: np.ndarray  # (classes, classes)
+    params: Tree  # of a model trained on all rows that are kept
+    temperature: float
+
+
+def steps_of(rows: int) -> int:
+    return min(max(FEWEST_STEPS, PASSES * rows // BATCH), MOST_STEPS)
+
+
+def members_of(rows: int) -> int:
+    """Models that judge a part together."""
+    return 3 if rows <= 5000 else 2
+
+
+def second_opinion(
+    material: Material, posterior: np.ndarray, table: np.ndarray, rounds: int, parts: Callable[[int], Parts], folds: Callable[[int], Parts], begin: Begin
+) -> Opinion:  # fmt: skip
+    """The labels judged again, `rounds` times; `parts(round)` of the training rows and `folds(round)` of the verified ones are (learned from, judged)."""
+    given, members = np.asarray(material.given), members_of(len(material.given))
+    log_t = jnp.log(jnp.asarray(table, jnp.float32) + 1e-30)
+    temperature = 1.0
+    for number in range(rounds):
+        kept = posterior[np.arange(len(given)), given] >= 0.5
+        judgement = _judged(material, kept, parts(number), folds(number), members, number, rounds, begin)
+        temperature = judgement.temperature
+        for _ in range(ESTIMATES):
+            posterior = posterior_of(judgement.logs, log_t, material.given)
+            x = noise_model.start(jnp.asarray(counted_table(posterior, given), jnp.float32))
+            log_t = noise_model.log_table(x, jnp.asarray(material.trusted))
+        posterior = posterior_of(judgement.logs, log_t, material.given)
+    kept = posterior[np.arange(len(given)), given] >= 0.5
+    everyone = np.arange(len(material.verified[1]))
+    params = _learned(material, np.flatnonzero(kept), everyone, material.seed, begin("what is kept", 1))
+    return Opinion(posterior, np.asarray(jnp.exp(log_t)), params, temperature)
+
+
+class _Judgement(NamedTuple):
+    logs: np.ndarray  # (rows, classes): log p by models that did not see the row
+    temperature: float
+
+
+def _judged(
+    material: Material, kept: np.ndarray, parts: Parts, folds: Parts, members: int, number: int, rounds: int, begin: Begin
+) -> _Judgement:  # fmt: skip
+    features, labels = material.verified
+    logs = np.zeros((members, len(kept), material.classes), np.float32)
+    known, right = [], []
+    for place, (rows, judged) in enumerate(parts):
+        mine, held = folds[place % len(folds)]
+        for member in range(members):
+            report = begin(f"second opinion, round {number + 1} of {rounds}, part {place + 1}", 1)
+            own = np.unique(rows)
+            seed = material.seed + 101 * number + 11 * place + member
+            params = _learned(material, own[kept[own]], np.unique(mine), seed, report)
+            logs[member, judged] = all_log_probabilities(material.model, params, material.features[judged])
+            known.append(all_log_probabilities(material.model, params, features[held]))
+            right.append(np.asarray(labels)[held])
+    temperature = best_temperature(np.concatenate(known), np.concatenate(right))
+    together = np.exp(tempered(logs, temperature)).mean(0)
+    return _Judgement(np.log(together + LEAST), temperature)
+
+
+def _learned(material: Material, rows: np.ndarray, verified: np.ndarray, seed: int, report: Report) -> Tree:
+    places = np.concatenate([rows, len(material.given) + verified])
+    batches = plain.drawn(places, steps_of(len(material.given)), BATCH, seed)
+    labels = jnp.concatenate([material.given, material.verified[1]])
+    params = plain.trained(
+        material.model, material.model.init(seed), (material.features, material.verified[0]), labels, batches,
+        jnp.float32(1 / len(places)), jnp.float32(LEARNING_RATE),
+    )  # fmt: skip
+    report(1, {})
+    return params
+
+
+def best_temperature(logs: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature at which log p (rows, classes) make the labels likeliest."""
+    means = [tempered(logs, one)[np.arange(len(labels)), labels].mean() for one in TEMPERATURES]
+    return float(TEMPERATURES[np.argmax(means)])
