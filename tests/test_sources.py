@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import jax
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from wior.cleaning.sources import InputError, delimited, delimited_text, images, read
+from wior.cleaning.sources import arrays as array_files
 from wior.cleaning.sources.delimited import DelimitedFile
 from wior.cleaning.sources.delimited_text import Delimited
 
@@ -801,6 +803,29 @@ def test_a_copy_of_arrays(folder, labels, new, expected, save):
         assert copy["y"].tolist() == expected.tolist()
     with zipfile.ZipFile(out) as archive, zipfile.ZipFile("train.npz") as original:
         assert archive.infolist()[0].compress_type == original.infolist()[0].compress_type
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        np.arange(14, dtype=np.float32).reshape(7, 2),
+        np.asfortranarray(np.arange(14.0).reshape(7, 2)),
+        np.arange(14, dtype=">i4").reshape(7, 2),
+        np.arange(7 * 12, dtype=np.uint8).reshape(7, 3, 4),
+    ],
+    ids=["rows", "by columns", "another byte order", "pictures"],
+)
+def test_arrays_are_read_and_copied_some_rows_at_a_time(folder, monkeypatch, features):
+    """In pieces that end within the rows, and into memory that jax takes as it is."""
+    monkeypatch.setattr(array_files, "ROWS_AT_ONCE", 3)
+    train = read_marked(arrays(X=features, y=np.arange(7) % 2, ok=np.arange(7) < 2)).train
+    assert np.array_equal(train.features, features.reshape(7, -1))
+    assert jax.device_put(train.features).unsafe_buffer_pointer() == train.features.ctypes.data
+    keep = np.array([True, False, False, True, True, False, True])
+    with np.load(train.write(folder, keep, train.labels), allow_pickle=False) as copy:
+        assert copy["X"].dtype == features.dtype
+        assert np.array_equal(copy["X"], features[keep])
+        assert copy["y"].tolist() == [0, 1, 0, 0]
 
 
 # images

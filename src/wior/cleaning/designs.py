@@ -98,8 +98,7 @@ class NoiseModel:
         table = trusting_table(material.classes)
         if setting.start == "counted":
             logs = all_log_probabilities(material.model, taught, material.features)
-            rows = np.asarray(material.rows)
-            table = counted_table(np.exp(logs)[rows], np.asarray(material.given)[rows])
+            table = counted_table(np.exp(logs, out=logs), np.asarray(material.given), np.asarray(material.rows))
         return noise_model.start(jnp.asarray(table, jnp.float32))
 
     def read(self, material: Material, x: jax.Array, y: Tree, temperature: float = 1.0) -> Reading:
@@ -161,12 +160,14 @@ def trusting_table(classes: int) -> np.ndarray:
     return LIKELY * np.eye(classes) + (1 - LIKELY) / classes
 
 
-def counted_table(probabilities: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """How the rows that a model takes for a class are labelled, (classes, classes)."""
+def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """How the rows that a model takes for a class are labelled, (classes, classes); all of them, or those at `rows`, which may repeat."""
     classes = probabilities.shape[1]
     counts = np.full((classes, classes), 1.0 / classes)
-    for label in range(classes):
-        counts[:, label] += probabilities[given == label].sum(0)
+    times = None if rows is None else np.bincount(rows, minlength=len(given))
+    for taken in range(classes):
+        weights = probabilities[:, taken] if times is None else probabilities[:, taken] * times
+        counts[taken] += np.bincount(given, weights, minlength=classes)
     return counts / counts.sum(1, keepdims=True)
 
 

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,14 @@ import pyarrow as pa
 from wior.cleaning.sources.cells import Cells
 from wior.cleaning.sources.columns import LARGEST
 from wior.cleaning.sources.errors import InputError, at, listed, shown
+from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.relabel import relabelled, type_for
 from wior.cleaning.sources.roles import Gathered, Roles, gather, row_numbers
 from wior.cleaning.sources.row_file import RowFile, Stamp, require_column
 from wior.cleaning.sources.source import Source, Training, Verified
 
 FEATURES = ("X", "features")
+ROWS_AT_ONCE = 2**16
 LABELS = ("y", "labels")
 MOST_FIELDS = 100  # features that a record shows
 
@@ -63,12 +65,20 @@ class ArrayFile:
             raise InputError(f"{self.path}: {name} has the shape {array.shape}, and no features")
         array = array.reshape(self.rows, -1)
         if array.dtype.kind == "f":
+            self._demand_finite(array)
+        features = aligned(array.shape, np.uint8 if array.dtype == np.uint8 else np.float32)
+        features[...] = array
+        return features
+
+    def _demand_finite(self, array: np.ndarray) -> None:
+        for begin in range(0, self.rows, ROWS_AT_ONCE):
             # not (x <= LARGEST) is true of nan as well
-            wrong = np.argwhere(~(np.abs(array) <= LARGEST))
+            wrong = np.argwhere(~(np.abs(array[begin : begin + ROWS_AT_ONCE]) <= LARGEST))
             if len(wrong):
-                (row, column), value = wrong[0], array[tuple(wrong[0])]
-                raise InputError(f"{at(self.path, row + 1, self.field(column))}: {value} must be a finite number")
-        return array if array.dtype == np.uint8 else array.astype(np.float32)
+                row, column = begin + wrong[0, 0], wrong[0, 1]
+                raise InputError(
+                    f"{at(self.path, row + 1, self.field(column))}: {array[row, column]} must be a finite number"
+                )
 
     @property
     def picture_shape(self) -> tuple[int, ...] | None:
@@ -94,13 +104,35 @@ class ArrayFile:
 
     def write(self, path: Path, label: str, keep: np.ndarray, changes: Mapping[int, str]) -> None:
         with zipfile.ZipFile(path, "x", self._compression(), allowZip64=True) as archive:
-            for name, array in self._arrays():
-                if name == label:
-                    array = self._relabelled(label, changes)
-                if array.shape[:1] == (self.rows,):
-                    array = array[keep]
+            for name, shape in self.shapes.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                    if name == label:
+                        np.lib.format.write_array(member, self._relabelled(label, changes)[keep], allow_pickle=False)
+                    elif shape[:1] == (self.rows,):
+                        self._write_rows(member, name, keep)
+                    else:
+                        ((_, array),) = self._arrays([name])
+                        np.lib.format.write_array(member, array, allow_pickle=False)
+
+    def _write_rows(self, target: IO[bytes], name: str, keep: np.ndarray) -> None:
+        """The rows to keep, from file to file and some at a time: neither array is made."""
+        self._stamp.check()
+        with zipfile.ZipFile(self.path) as archive, archive.open(f"{name}.npy") as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, by_columns, dtype = read(member)
+            if by_columns or version > (2, 0):
+                ((_, array),) = self._arrays([name])
+                np.lib.format.write_array(target, np.ascontiguousarray(array[keep]), allow_pickle=False)
+                return
+            kept = (int(np.count_nonzero(keep)), *shape[1:])
+            header = {"shape": kept, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(dtype)}
+            np.lib.format.write_array_header_1_0(target, header)
+            size = dtype.itemsize * int(np.prod(shape[1:]))
+            for begin in range(0, self.rows, ROWS_AT_ONCE):
+                own = keep[begin : begin + ROWS_AT_ONCE]
+                rows = np.frombuffer(member.read(len(own) * size), np.uint8).reshape(len(own), size)
+                target.write(rows[own].tobytes())
 
     def _relabelled(self, label: str, changes: Mapping[int, str]) -> np.ndarray:
         places = sorted(changes)

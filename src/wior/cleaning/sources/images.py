@@ -17,6 +17,7 @@ from PIL import ExifTags, Image, ImageOps
 
 from wior.cleaning.sources.cells import Cells
 from wior.cleaning.sources.errors import InputError, counted, listed, shown
+from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.roles import Roles
 from wior.cleaning.sources.row_file import RowFile
 from wior.cleaning.sources.source import Source, Training, Verified
@@ -195,7 +196,7 @@ def _choose_look(file: ImageFolder) -> tuple[Look, list[str]]:
 
 
 def _features(file: ImageFolder, look: Look) -> np.ndarray:
-    features = np.empty((file.rows, *look.shape), np.uint8)
+    features = aligned((file.rows, *look.shape), np.uint8)
     for place, pixels in enumerate(file.each(look.pixels)):
         features[place] = pixels
     return features.reshape(file.rows, -1)

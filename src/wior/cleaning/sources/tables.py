@@ -10,6 +10,7 @@ import numpy as np
 
 from wior.cleaning.sources.columns import Column, Ignored, Survey
 from wior.cleaning.sources.errors import MOST_SHOWN, InputError, counted, listed, shown
+from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.roles import Gathered, Roles, gather, row_numbers
 from wior.cleaning.sources.row_file import RowFile
 from wior.cleaning.sources.source import Source, Training, Verified
@@ -75,7 +76,7 @@ def _features(file: RowFile, columns: Mapping[str, Column], unseen: dict[str, in
     """The matrix of all rows; `unseen` counts the cells, by column, that hold what the training table lacks."""
     widths = [column.width for column in columns.values()]
     try:
-        features = np.empty((file.rows, sum(widths)), np.float32)
+        features = aligned((file.rows, sum(widths)), np.float32)
     except MemoryError as error:
         size = 4 * file.rows * sum(widths) / 2**30
         raise InputError(
