@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -192,6 +193,27 @@ def test_reads_follow_the_order_and_no_row_is_read_past_the_end():
     runs.solve(problem=wior.Bilevel(runs.outer, runs.inner, runs.problem().outer_data, source), order=Incremental())
     # one read to see what a row is
     np.testing.assert_array_equal(np.concatenate(source.reads[1:]), np.arange(60 * 5) % runs.N)
+
+
+@pytest.mark.parametrize(
+    "kind", ["whole", "some columns", "every other row", "not aligned", "big-endian", "other type"]
+)
+def test_a_mapped_array_is_never_read_as_a_whole(kind, tmp_path):
+    n, numbers = 2**16, np.array([5, 0, 2**15 - 1, 5])
+    offset, dtype = int(kind == "not aligned"), {"big-endian": ">f8", "other type": "i8"}.get(kind, "f8")
+    file = np.memmap(tmp_path / "rows", dtype, "w+", offset, (n, 32))
+    file[:] = np.arange(n)[:, None] + np.arange(32)
+    source = {"some columns": file[:, 3:7], "every other row": file[::2]}.get(kind, file)
+    with runs.enable_x64(kind != "other type"):
+        streamed = wior.Streamed(source)
+    into = streamed.empty(len(numbers))
+    tracemalloc.start()
+    streamed.read(numbers, into, "")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(into, source[numbers])
+    assert into.dtype == (np.int32 if kind == "other type" else np.float64)
+    assert peak < 2**16 < source.nbytes
 
 
 def test_in_single_precision_a_source_is_rounded_as_an_array_is():

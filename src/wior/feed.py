@@ -28,7 +28,7 @@ Tree = Any
 BYTES_IN_PIECE = 2**22  # what a thread reads at once
 
 # its place before jax 0.8 was `jax.experimental`
-_enable_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+_enable_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64  # type: ignore[attr-defined]
 
 
 class _Rows:
@@ -53,6 +53,8 @@ class Feed:
         self.sources = problem.streamed()
         config: Any = jax.config
         self.x64, self.device = config.jax_enable_x64, config.jax_default_device
+        on_cpu = getattr(self.device or jax.devices()[0], "platform", self.device) == "cpu"
+        self.kept: dict[str, Tree] | None = None if on_cpu else {}
         self.lines: dict[blocks.Stream, tuple[int, np.ndarray]] = {}
         self.here: _Rows | None = None
         self.ahead: _Rows | None = None
@@ -152,7 +154,7 @@ class Feed:
             places = self.plan.window * sum(stream.chunk for stream in streams)
             numbers[level] = np.zeros(places, np.int32)
             for name, data in by_name.items():
-                rows[name] = jax.tree.map(lambda leaf: leaf.empty(places), data)  # noqa: B023 - called at once
+                rows[name] = self._buffers(name, data, places)
             for stream in streams:
                 begins = self.plan.window * stream.before
                 read = self._examples(stream, window.first, window.steps)
@@ -171,7 +173,17 @@ class Feed:
             pass
         # threads do not know what the thread of the run was told about types and devices
         with _enable_x64(self.x64), jax.default_device(self.device):
-            return jax.device_put((rows, numbers))
+            put = jax.device_put((rows, numbers))
+            return put if self.kept is None else jax.block_until_ready(put)
+
+    def _buffers(self, name: str, data: Tree, places: int) -> Tree:
+        """Arrays to gather into. A CPU device takes them over as they are; for another they are copied, and serve again."""
+        if self.kept is not None and name in self.kept:
+            return self.kept[name]
+        new = jax.tree.map(lambda leaf: leaf.empty(places), data)
+        if self.kept is not None:
+            self.kept[name] = new
+        return new
 
 
 def examples(order: Any, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:

@@ -22,6 +22,7 @@ Tree = Any
 SAMPLED_ABOVE = 2**24  # bytes; what is larger is known by a sample of its rows
 ROWS_IN_SAMPLE = 256
 ALIGNMENT = 64
+MOST_THREADS = 16
 ROWS_AT_ONCE = 2**16
 MADE_FROM = b"wior.made_from"
 
@@ -35,7 +36,7 @@ class Streamed:
 
     `source[numbers]`, for an array of int64 in any order, returns an array with one row for each number, or a tree of such arrays;
     an Arrow table is a dictionary of its columns. `threads` may read at once: one for an object, which may not be made for
-    more, and a few for arrays and tables.
+    more, and as many as there are cores for arrays and tables.
     """
 
     def __init__(self, source: Any, *, threads: int | None = None, name: str = "source"):
@@ -45,9 +46,10 @@ class Streamed:
         self.n = self.reader.length()
         # arrays that are not streamed take these types when they go to the device
         self.row = jax.tree.map(
-            lambda row: jax.ShapeDtypeStruct(row.shape, jax.dtypes.canonicalize_dtype(row.dtype)), self.reader.row
+            lambda row: jax.ShapeDtypeStruct(row.shape, jax.dtypes.canonicalize_dtype(row.dtype.newbyteorder("="))),
+            self.reader.row,
         )
-        self.threads = threads or (1 if isinstance(self.reader, _OfObject) else min(4, os.cpu_count() or 1))
+        self.threads = threads or (1 if isinstance(self.reader, _OfObject) else min(MOST_THREADS, os.cpu_count() or 1))
 
     def __repr__(self) -> str:
         return f"Streamed({type(self.reader.source).__name__} of {self.n} rows)"
@@ -179,6 +181,8 @@ class _OfArray:
                 f"{name} is a single number, {source!r}; it must be an array with one row for each example"
             )
         self.source, self.array = source, source.view(np.ndarray)
+        # of any other array `take` would first make a whole copy
+        self.taken_from = source.flags.c_contiguous and source.flags.aligned and source.dtype.isnative
         self.row = _row(name, source.shape[1:], source.dtype)
         self.file = getattr(source, "filename", None)
         self.stat = None if self.file is None else os.stat(self.file)
@@ -197,7 +201,7 @@ class _OfArray:
             )
 
     def read(self, numbers: np.ndarray, into: list[np.ndarray]) -> None:
-        if into[0].dtype == self.array.dtype:
+        if self.taken_from and into[0].dtype == self.array.dtype:
             # the numbers were checked before; the other modes gather into a buffer first
             np.take(self.array, numbers, 0, out=into[0], mode="clip")
         else:
