@@ -447,7 +447,7 @@ class Backwards(Order):
 
 def test_examples_that_are_not_there_are_an_error():
     with pytest.raises(
-        wior.SourceError, match=r"Backwards\(\) gave example -1 in step 0; the outer data have examples 0 to 12"
+        wior.SourceError, match=r"Backwards\(\) gave example -1 in step 1; the outer data have examples 0 to 12"
     ):
         runs.solve(problem=streamed(runs.problem()), order=Backwards())
 

@@ -123,24 +123,24 @@ class Feed:
         return begins <= place and place + stream.chunk <= begins + len(line)
 
     def _line(self, stream: blocks.Stream, memory: Any, number: int, step: int) -> tuple[int, np.ndarray]:
-        """The line of an adaptive order at a step, and the position at which it begins."""
+        """The line of an adaptive order at a step, n numbers and some, and the position at which it begins."""
         place = blocks.start_at(self.plan, step).places[number]
         line, tail, taken = _line_at(stream, memory, *place)
-        return step * stream.chunk - int(taken), np.asarray(line)[: int(tail) + stream.n].astype(np.int64)
+        return step * stream.chunk - int(taken), np.asarray(line)[: int(tail) + stream.n]
 
     def _examples(self, stream: blocks.Stream, first: int, steps: int) -> np.ndarray:
         """The numbers of the rows that a stream reads in some steps."""
         place, length = first * stream.chunk, steps * stream.chunk
         if stream.adaptive:
             begins, line = self.lines[stream]
-            return line[place - begins : place - begins + length]
+            return line[place - begins : place - begins + length].astype(np.int64)
         # all windows ask for the same length, whose program is compiled once
         found = examples(stream.order, self.keys[stream], place, self.plan.window * stream.chunk, stream.n)[:length]
         wrong = (found < 0) | (found >= stream.n)
         if wrong.any():
             row = int(np.argmax(wrong))
             raise SourceError(
-                f"{stream.order!r} gave example {found[row]} in step {first + row // stream.chunk}; "
+                f"{stream.order!r} gave example {found[row]} in step {first + row // stream.chunk + 1}; "
                 f"the {stream.level} data have examples 0 to {stream.n - 1}"
             )
         return found
