@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from wior import baselines, orders
+from wior import baselines, orders, sources
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import Checkpoint
 from wior.hypergradient import HyperGradient, hypergradient
@@ -12,6 +12,7 @@ from wior.order_error import OrderError, order_error, plot_order_errors
 from wior.per_example import PerExample
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
 from wior.solve import Result, solve
+from wior.sources import SourceError, Streamed
 from wior.sweep import SweepResult, sweep
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ __all__ = [
     "OrderError",
     "PerExample",
     "Result",
+    "SourceError",
+    "Streamed",
     "SweepResult",
     "WiORBO",
     "WiORCBO",
@@ -46,6 +49,7 @@ __all__ = [
     "orders",
     "plot_order_errors",
     "solve",
+    "sources",
     "sweep",
 ]
 

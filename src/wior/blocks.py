@@ -3,7 +3,8 @@
 A block takes the state and gives it back `count` steps later. `count` is an argument, so one program serves every length
 up to the block's own, and a run is cut where records and checkpoints fall without compiling again. The examples of
 non-adaptive orders are computed for the whole block before its loop. `Herding` carries a line of examples, and the loop is cut
-where a line is used up. Everything that decides control flow is counted apart from the state, so that under `vmap` over a
+where a line is used up. The examples of a streamed level are those of a window of steps that the host has gathered: a step's draws
+are places in it. Everything that decides control flow is counted apart from the state, so that under `vmap` over a
 grid of runs it stays a decision and does not become both of its branches.
 """
 
@@ -34,6 +35,7 @@ Tree = Any
 INDICES_IN_BLOCK = 2**18
 ROWS_OF_VISITS_IN_BLOCK = 2**19
 STEPS_IN_BLOCK = 4096
+BYTES_IN_WINDOW = 2**26
 STEPS_IN_UNIT = 64
 STEPS_IN_UNIT_OF_A_LINE = 8
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 40_000
@@ -51,6 +53,8 @@ class Stream:
     order: Order
     n: int
     batch: int
+    streamed: bool = False
+    before: int = 0  # rows that earlier streams of its level have in a window of one step, where they are streamed
 
     @property
     def batches(self) -> int:
@@ -80,6 +84,7 @@ class Plan:
     visit_batch: int
     length: int
     unit: int  # steps in a loop of known length
+    window: int = 0  # steps whose rows are gathered at once, where there are streamed levels
 
     @property
     def visits_known(self) -> bool:
@@ -100,6 +105,13 @@ class Carry(NamedTuple):
     visit_orders: Any  # under Herding, the order of each inner set of a conditional problem
 
 
+class Window(NamedTuple):
+    """The numbers of the rows that the host has gathered for some steps, and how many of these steps lie behind."""
+
+    behind: Any
+    examples: dict[str, Any]  # of each streamed level, the streams one after the other
+
+
 class Start(NamedTuple):
     """Where a block begins, computed on the host in exact integers."""
 
@@ -107,6 +119,7 @@ class Start(NamedTuple):
     places: tuple[Any, ...]  # for each stream (pass, offset), or for an adaptive one (tail, taken) of its line
     to_epoch: Any  # steps until an epoch starts
     epoch: Any
+    window: Window | None = None
 
 
 def make_plan(
@@ -114,39 +127,60 @@ def make_plan(
 ) -> Plan:
     """The plan of a run; `orders` and `batches` are (outer, inner)."""
     sizes, streams = problem.sizes(), []
+    row_bytes = {
+        level: sum(leaf.row_bytes for leaf in jax.tree.leaves(data)) for level, data in problem.streamed().items()
+    }
     for level, order, batch in zip(("outer", "inner"), orders, batches, strict=True):
         wanted = getattr(algorithm.streams, level)
         kinds = {i: (count,) for i, count in enumerate(wanted)} if algorithm.streams.separate else {0: wanted}
+        before = 0
         for first, own in kinds.items():
             if sum(own):
                 too_few = isinstance(order, Herding) and batch * sum(own) > sizes[level]
-                streams.append(Stream(level, first, own, ShuffleOnce() if too_few else order, sizes[level], batch))
-    for level, n in sizes.items():
-        if n > LARGEST:
-            raise ValueError(f"the {level} data have {n} examples; at most {LARGEST} can be ordered")
+                own_order = ShuffleOnce() if too_few else order
+                streams.append(Stream(level, first, own, own_order, sizes[level], batch, level in row_bytes, before))
+                before += streams[-1].chunk
     conditional = isinstance(problem, (ConditionalBilevel, ConditionalCompositional))
+    for level, n in sizes.items():
+        if n > LARGEST and (conditional or any(s.level == level and not _ordered_by_host(s) for s in streams)):
+            raise ValueError(
+                f"the {level} data have {n} examples; at most {LARGEST} can be ordered on the device. "
+                "More can where they are streamed, in orders that do not learn, of problems that are not conditional"
+            )
     length = min(STEPS_IN_BLOCK, record_every, INDICES_IN_BLOCK // max(stream.chunk for stream in streams))
     if conditional:
         passes = visits.passes_of(algorithm, sizes["inner"], batches[1])
         length = min(length, ROWS_OF_VISITS_IN_BLOCK // (batches[0] * passes * sizes["inner"]))
+    window = 0
+    if row_bytes:
+        in_step = sum(stream.chunk * row_bytes[stream.level] for stream in streams if stream.streamed)
+        indices = INDICES_IN_BLOCK // max(stream.chunk for stream in streams)
+        window = max(1, min(STEPS_IN_BLOCK, indices, BYTES_IN_WINDOW // max(in_step, 1)))
+        length = min(length, window)
     return Plan(
         tuple(streams),
         orders[1] if conditional else None,
         sizes["inner"] if conditional else 0,
         batches[1] if conditional else 0,
         max(1, length),
-        _unit(any(stream.adaptive for stream in streams)),
+        _unit(any(stream.adaptive for stream in streams), window),
+        window,
     )
 
 
-def _unit(adaptive: bool) -> int:
-    """An accelerator asks the host after every turn of a loop whose length it does not know; a line may be short."""
+def _ordered_by_host(stream: Stream) -> bool:
+    return stream.streamed and not stream.adaptive
+
+
+def _unit(adaptive: bool, window: int) -> int:
+    """An accelerator asks the host after every turn of a loop whose length it does not know; a line may be short, or a window."""
     if jax.default_backend() == "cpu":
         return 1
-    return STEPS_IN_UNIT_OF_A_LINE if adaptive else STEPS_IN_UNIT
+    unit = STEPS_IN_UNIT_OF_A_LINE if adaptive else STEPS_IN_UNIT
+    return min(unit, 2 ** (window.bit_length() - 1)) if window else unit
 
 
-def start_at(plan: Plan, step: int) -> Start:
+def start_at(plan: Plan, step: int, window: Window | None = None) -> Start:
     """Where every stream stands after `step` steps."""
 
     def place(stream: Stream) -> tuple[Any, Any]:
@@ -163,6 +197,7 @@ def start_at(plan: Plan, step: int) -> Start:
         tuple(place(s) for s in plan.streams),
         _word(min(-step % epoch, 2**32 - 1)),
         _word(min(epoch, 2**32 - 1)),
+        window,
     )
 
 
@@ -211,9 +246,7 @@ def advance(
     Pure; `block` and `blocks` below are its compiled forms.
     """
     ahead = tuple(
-        None
-        if s.adaptive
-        else s.order.run(k, place[0], place[1], plan.length * s.chunk, s.n).reshape(plan.length, s.batches, s.batch)
+        None if s.adaptive else _ahead(plan, s, k, place, start.window).reshape(plan.length, s.batches, s.batch)
         for s, k, place in zip(plan.streams, keys, start.places, strict=False)
     )
     known: dict[str, int] = {}
@@ -234,9 +267,13 @@ def advance(
             for s, indices, memory, place in zip(plan.streams, ahead, carry.memories, places, strict=True)
         )
         number = start.step + i.astype(jnp.uint32)
+        places_of = tuple(
+            _in_window(plan, s, i, start.window) if s.streamed else examples
+            for s, examples in zip(plan.streams, taken, strict=True)
+        )
         draws = Draws(
-            outer=_by_kind(plan, algorithm, "outer", taken),
-            inner=_by_kind(plan, algorithm, "inner", taken),
+            outer=_by_kind(plan, algorithm, "outer", places_of),
+            inner=_by_kind(plan, algorithm, "inner", places_of),
             visits=visits_of(i, carry.visit_orders, taken[0][0]),
             step=number,
             starts_epoch=_starts_epoch(i, start),
@@ -334,16 +371,40 @@ def _until_a_line_ends(plan: Plan, steps: Callable[..., Any], count: jax.Array, 
     i, (places, carry, calls) = loop
     memories, sorted_places, last = [], [], count
     for s, memory, (tail, taken) in zip(plan.streams, carry.memories, places, strict=True):
-        if isinstance(s.order, Herding):
-            ended = tail + s.n - taken < s.chunk
-            rebuild = functools.partial(s.order.rebuild, n=s.n, chunk=s.chunk, batch=s.batch)
-            memory = lax.cond(ended, rebuild, lambda memory, tail, taken: memory, memory, tail, taken)
-            tail, taken = jnp.where(ended, tail + s.n - taken, tail), jnp.where(ended, 0, taken)
+        if s.adaptive:
+            memory, tail, taken = with_line(s, memory, tail, taken)
             last = jnp.minimum(last, i + (tail + s.n - taken) // s.chunk)
         memories.append(memory)
         sorted_places.append((tail, taken))
     carry = carry._replace(memories=tuple(memories))
     return last, steps(i, last, (tuple(sorted_places), carry, calls))
+
+
+def with_line(stream: Stream, memory: Any, tail: Any, taken: Any) -> tuple[Any, jax.Array, jax.Array]:
+    """The memory of a stream and its place in the line, sorted anew where the line is used up."""
+    assert isinstance(stream.order, Herding)
+    ended = tail + stream.n - taken < stream.chunk
+    rebuild = functools.partial(stream.order.rebuild, n=stream.n, chunk=stream.chunk, batch=stream.batch)
+    memory = lax.cond(ended, rebuild, lambda memory, tail, taken: memory, memory, tail, taken)
+    return memory, jnp.where(ended, tail + stream.n - taken, tail), jnp.where(ended, 0, taken)
+
+
+def _ahead(plan: Plan, stream: Stream, key: jax.Array, place: tuple[Any, Any], window: Window | None) -> jax.Array:
+    """The examples of a stream for all steps of the block."""
+    if not stream.streamed:
+        return stream.order.run(key, place[0], place[1], plan.length * stream.chunk, stream.n)
+    assert window is not None
+    first = plan.window * stream.before
+    own = window.examples[stream.level][first : first + plan.window * stream.chunk].reshape(plan.window, -1)
+    # a block ends before its window does: what comes round again is not read
+    return jnp.roll(own, -window.behind, 0)[: plan.length]
+
+
+def _in_window(plan: Plan, stream: Stream, i: jax.Array, window: Window | None) -> jax.Array:
+    """The places of step i of a block among the rows gathered for its level."""
+    assert window is not None
+    first = plan.window * stream.before + (window.behind + i) * stream.chunk
+    return (first + jnp.arange(stream.chunk, dtype=jnp.int32)).reshape(stream.batches, stream.batch)
 
 
 def _from_line(stream: Stream, memory: herd.Memory, place: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -407,7 +468,7 @@ def _reserves(plan: Plan, keys: tuple[jax.Array, ...]) -> Reserves | None:
 
     def reserve(level: str, key: jax.Array) -> Reserve:
         own = next((s for s in plan.streams if s.level == level), plan.streams[0])
-        return Reserve(key, RandomReshuffling() if own.adaptive else own.order, own.n)
+        return Reserve(key, RandomReshuffling() if own.adaptive else own.order, own.n, own.streamed)
 
     return Reserves(reserve("outer", keys[OUTER_RESERVE]), reserve("inner", keys[INNER_RESERVE]))
 

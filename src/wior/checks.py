@@ -12,6 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wior import sources
+from wior.gathered import Gathered
+
 Tree = Any
 
 
@@ -102,7 +105,9 @@ def path_name(argument: str, path: Any) -> str:
 
 def rows(name: str, data: Tree) -> int:
     """The common length of the first axes of all leaves of `data`."""
-    leaves = jax.tree_util.tree_leaves_with_path(data)
+    if isinstance(data, Gathered):
+        return data.n
+    leaves = jax.tree_util.tree_leaves_with_path(sources.shapes(data))
     if not leaves:
         raise ValueError(f"{name} has no arrays: {data!r}; it must be a tree of arrays with one row for each example")
     lengths: dict[str, int] = {}
@@ -123,10 +128,10 @@ def rows(name: str, data: Tree) -> int:
 
 
 def arrays(name: str, data: Tree) -> Tree:
-    """`data` with every leaf as an array on the device."""
+    """`data` with every leaf as an array on the device, unless it is streamed."""
 
     def convert(path: Any, leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct):
+        if isinstance(leaf, (jax.ShapeDtypeStruct, sources.Streamed)):
             return leaf
         try:
             return strong(leaf)

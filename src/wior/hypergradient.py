@@ -48,6 +48,8 @@ def hypergradient(
     conjugate-gradient steps of each solve, `rows` the examples evaluated at once. Raises where a tolerance is not met.
     """
     x, y0 = checks.floating("x", x), checks.floating("y0", y0)
+    if isinstance(problem, Problem):
+        problem.demand_resident("hypergradient")
     if isinstance(problem, (Minimax, Compositional)):
         problem.check(x, y0)
         problem = problem.as_bilevel()

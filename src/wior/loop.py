@@ -42,7 +42,7 @@ class Program:
 
     plan: blocks.Plan
     begin: Callable[[], blocks.Carry]
-    advance: Callable[[blocks.Carry, blocks.Start, Any], tuple[Any, Any, Any]]
+    advance: Callable[[blocks.Carry, int, Any], tuple[Any, Any, Any]]  # from a step on, so many steps
     measure: Callable[[blocks.Carry], dict[str, Any]]
     measure_compiles: bool
     metric_names: tuple[str, ...]
@@ -50,6 +50,7 @@ class Program:
     drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
     finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
     hint: Callable[[list[str]], str]  # what to change when a variable is not
+    room: Callable[[int, blocks.Carry], int] | None = None  # how many steps from one on data are at hand for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +127,11 @@ class _Run:
         self.overhead = overhead.seconds
         if self.program.measure_compiles:
             self.compile_clock.time(lambda: self.program.measure(self.carry))
+
+    def steps_at_hand(self, step: int, carry: blocks.Carry) -> int:
+        """The most steps that a block from `step` on may have."""
+        length = self.program.plan.length
+        return length if self.program.room is None else min(length, self.program.room(step, carry))
 
     def steps_in_time(self, seconds: float) -> int:
         """How many steps fit, by the pace of the last block; a few before there was one."""
@@ -209,7 +215,7 @@ class _Run:
         raise NonFiniteError(step, variables, self.program.hint(variables) + kept)
 
     def _advanced(self, count: int) -> Any:
-        return self.program.advance(self.carry, blocks.start_at(self.program.plan, self.step), np.int32(count))
+        return self.program.advance(self.carry, self.step, np.int32(count))
 
     def _keep_snapshot(self) -> None:
         if time.perf_counter() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
@@ -222,10 +228,11 @@ class _Run:
         end = self.step
         step, carry = self.snapshot
         carry = self.program.begin() if carry is None else carry
-        count = max(1, min(self.program.plan.length, end - step))
+        count = max(1, end - step)
         while True:
+            count = min(count, self.steps_at_hand(step, carry))
             here = jax.tree.map(jnp.copy, carry)
-            moved, *_ = self.program.advance(carry, blocks.start_at(self.program.plan, step), np.int32(count))
+            moved, *_ = self.program.advance(carry, step, np.int32(count))
             wrong = [name for name, value in self.program.finite(moved.state).items() if not bool(value)]
             if not wrong:
                 step, carry = step + count, moved
@@ -270,6 +277,7 @@ def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:
 
 def _steps_to_event(run: _Run, limits: Limits, store: Store | None) -> int:
     events = [limits.steps - run.step, limits.record_every - run.step % limits.record_every]
+    events.append(run.steps_at_hand(run.step, run.carry))
     if store is not None and store.checkpoint.every_steps is not None:
         events.append(store.checkpoint.every_steps - run.step % store.checkpoint.every_steps)
     if limits.seconds is not None:

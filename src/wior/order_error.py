@@ -74,6 +74,7 @@ def order_error(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
+    problem.demand_resident("order_error")
     passes = checks.positive_integer("passes", passes)
     if isinstance(warmup, bool) or not isinstance(warmup, (int, np.integer)) or warmup < 0:
         raise ValueError(f"warmup must be a number of passes, zero or more, got {warmup!r}")

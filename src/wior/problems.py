@@ -3,6 +3,9 @@
 A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are its
 data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
 
+Data that do not fit, or should not, stay on the host (`sources.py`): then all data that one index reads do, and a problem inside a
+compiled block has the rows of some steps in their place (`gathered.py`).
+
 Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss that is
 itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are arguments too.
 """
@@ -17,10 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior import checks, tree
+from wior import checks, sources, tree
+from wior.gathered import Gathered, is_streamed, no_rows
 from wior.per_example import PerExample, at_rows, has_rows, is_per_example, take, without_rows
 
 Tree = Any
+LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
 class Batch(NamedTuple):
@@ -35,6 +40,7 @@ class Problem:
 
     _losses: ClassVar[tuple[str, ...]]
     _data: ClassVar[tuple[str, ...]]
+    _read_by: ClassVar[dict[str, tuple[str, ...]]] = {}  # the data that an index of each level reads
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
@@ -56,6 +62,13 @@ class Problem:
             object.__setattr__(new, name, value)
         return new
 
+    def _stream(self) -> None:
+        """Makes sources of all data of a level that has one; a resident leaf beside it is read with it."""
+        for names in self._read_by.values():
+            if any(sources.any_source(getattr(self, name)) for name in names):
+                for name in names:
+                    object.__setattr__(self, name, sources.streamed(name, getattr(self, name)))
+
     def _prepare(self) -> None:
         """Checks the losses and puts the data on the device; the classes' `__post_init__`."""
         for name in self._losses:
@@ -68,6 +81,33 @@ class Problem:
     def sizes(self) -> dict[str, int]:
         """The number of examples at each level that an order runs over."""
         raise NotImplementedError
+
+    def streamed(self) -> dict[str, dict[str, Tree]]:
+        """The data that stay on the host, by level and name; empty where all are on the device."""
+        return {
+            level: {name: getattr(self, name) for name in names}
+            for level, names in self._read_by.items()
+            if is_streamed([getattr(self, name) for name in names])
+        }
+
+    def demand_resident(self, user: str) -> None:
+        """For what reads all data on the device."""
+        if self.streamed():
+            raise ValueError(
+                f"the {' and '.join(self.streamed())} data are streamed, and {user} reads all of them on the device; give arrays that fit on it"
+            )
+
+    def with_rows(self, gathered: dict[str, Gathered]) -> Self:
+        """This problem with gathered rows in place of streamed data, by name."""
+        new = self._unflatten(*reversed(self._flatten()))
+        for name, rows in gathered.items():
+            object.__setattr__(new, name, rows)
+        return new
+
+    def without_sources(self) -> Self:
+        """This problem with one row of zeros in place of streamed data: what shapes and types are taken from."""
+        names = {name: data for level in self.streamed().values() for name, data in level.items()}
+        return self.with_rows({name: no_rows(data) for name, data in names.items()}) if names else self
 
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         """Each loss as a step calls it, and arguments to call it with, as shapes where they come from the data."""
@@ -93,8 +133,10 @@ class Bilevel(Problem):
 
     _losses = ("outer", "inner")
     _data = ("outer_data", "inner_data")
+    _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
     def __post_init__(self) -> None:
+        self._stream()
         self.sizes()
         self._prepare()
 
@@ -111,7 +153,7 @@ class Bilevel(Problem):
         return _batch(self.inner_data, index)
 
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _shapes(self.outer_batch, self.inner_batch)
+        xi, zeta = _shapes(self, "outer_batch", "inner_batch")
         return {
             "outer": (lambda x, y, b: self.outer(without_rows(x), y, b.data), (x, y, xi)),
             "inner": (lambda x, y, b: self.inner(at_rows(x, b.examples), y, b.data), (x, y, zeta)),
@@ -119,7 +161,7 @@ class Bilevel(Problem):
 
     def check(self, x: Tree, y: Tree) -> None:
         _check_rows_fit(x, y, self.sizes()["inner"])
-        _check_outer_ignores_rows(self.outer, x, y, *_shapes(self.outer_batch))
+        _check_outer_ignores_rows(self.outer, x, y, *_shapes(self, "outer_batch"))
         _check_scalars(self.loss_calls(x, y))
 
 
@@ -132,8 +174,10 @@ class Minimax(Problem):
 
     _losses = ("objective",)
     _data = ("data",)
+    _read_by = {"outer": ("data",)}
 
     def __post_init__(self) -> None:
+        self._stream()
         checks.rows("data", self.data)
         self._prepare()
 
@@ -144,7 +188,7 @@ class Minimax(Problem):
         return _batch(self.data, index)
 
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        (xi,) = _shapes(self.outer_batch)
+        (xi,) = _shapes(self, "outer_batch")
         return {"objective": (lambda x, y, b: self.objective(at_rows(x, b.examples), y, b.data), (x, y, xi))}
 
     def check(self, x: Tree, y: Tree) -> None:
@@ -170,8 +214,10 @@ class Compositional(Problem):
 
     _losses = ("outer", "inner")
     _data = ("outer_data", "inner_data")
+    _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
     def __post_init__(self) -> None:
+        self._stream()
         self.sizes()
         self._prepare()
 
@@ -188,7 +234,7 @@ class Compositional(Problem):
         return _batch(self.inner_data, index)
 
     def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _shapes(self.outer_batch, self.inner_batch)
+        xi, zeta = _shapes(self, "outer_batch", "inner_batch")
         return {
             "outer": (lambda y, b: self.outer(y, b.data), (y, xi)),
             "inner": (lambda x, b: self.inner(at_rows(x, b.examples), b.data), (x, zeta)),
@@ -226,8 +272,10 @@ class ConditionalBilevel(Problem):
 
     _losses = ("outer", "inner", "represent", "represent_outer")
     _data = ("outer_data", "inner_data", "counts")
+    _read_by = {"outer": ("outer_data", "inner_data")}
 
     def __post_init__(self) -> None:
+        self._stream()
         _check_conditional(self)
         self._prepare()
 
@@ -283,8 +331,10 @@ class ConditionalCompositional(Problem):
 
     _losses = ("outer", "inner")
     _data = ("outer_data", "inner_data", "counts")
+    _read_by = {"outer": ("outer_data", "inner_data")}
 
     def __post_init__(self) -> None:
+        self._stream()
         _check_conditional(self)
         self._prepare()
 
@@ -363,14 +413,16 @@ def _holds_arrays(loss: Any) -> bool:
 
 
 def _batch(data: Tree, index: jax.Array) -> Batch:
+    if isinstance(data, Gathered):
+        return Batch(_batch(data.rows, index).data, take(data.examples, index))
     return Batch(jax.tree.map(lambda rows: take(rows, index), data), index)
 
 
 def _inner_sets(problem: Any, index: jax.Array) -> InnerSet:
-    rows = jax.tree.map(lambda rows: take(rows, index), problem.inner_data)
+    rows, examples = _batch(problem.inner_data, index)
     if problem.counts is None:
         return InnerSet(rows, None)
-    counts = take(problem.counts, index)
+    counts = take(problem.counts, examples)
 
     def repeat_first(leaf: jax.Array) -> jax.Array:
         # padding may hold anything, NaN included, and a weight of zero does not stop that in a derivative
@@ -380,13 +432,14 @@ def _inner_sets(problem: Any, index: jax.Array) -> InnerSet:
     return InnerSet(jax.tree.map(repeat_first, rows), counts)
 
 
-def _shapes(*draws: Callable[[jax.Array], Any]) -> tuple[Any, ...]:
-    index = jax.ShapeDtypeStruct((2,), jnp.int32)
-    return tuple(jax.eval_shape(draw, index) for draw in draws)
+def _shapes(problem: Any, *draws: str) -> tuple[Any, ...]:
+    index, problem = jax.ShapeDtypeStruct((2,), jnp.int32), problem.without_sources()
+    return tuple(jax.eval_shape(getattr(problem, draw), index) for draw in draws)
 
 
 def _conditional_sizes(outer_data: Tree, inner_data: Tree) -> dict[str, int]:
-    first = jax.tree.leaves(inner_data)[0]
+    rows = inner_data.rows if isinstance(inner_data, Gathered) else sources.shapes(inner_data)
+    first = jax.tree.leaves(rows)[0]
     return {"outer": checks.rows("outer_data", outer_data), "inner": jnp.shape(first)[1]}
 
 
@@ -397,7 +450,8 @@ def _check_conditional(problem: Any) -> None:
             f"inner_data must have one inner data set for each of the {m} rows of outer_data; "
             f"its first axis has length {checks.rows('inner_data', problem.inner_data)}"
         )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(problem.inner_data):
+    shapes = sources.shapes(problem.inner_data)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
         if jnp.ndim(leaf) < 2:
             raise ValueError(
                 f"{checks.path_name('inner_data', path)} has shape {jnp.shape(leaf)}; it must be (outer examples, inner examples, ...)"
@@ -405,7 +459,7 @@ def _check_conditional(problem: Any) -> None:
     # counted as rows of a data set of their own, so that a disagreement reads like every other one
     n_max = checks.rows(
         "inner_data (second axis)",
-        jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a)[1:], jnp.float32), problem.inner_data),
+        jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a)[1:], jnp.float32), shapes),
     )
     if problem.counts is None:
         return
@@ -423,7 +477,7 @@ def _check_conditional(problem: Any) -> None:
 
 def _one_visit(problem: Any) -> tuple[Tree, Tree]:
     """The shapes of one outer example, as a batch, and of one inner set."""
-    xi, sets = _shapes(problem.outer_batch, problem.inner_sets)
+    xi, sets = _shapes(problem, "outer_batch", "inner_sets")
     one = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), xi.data)
     return one, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), sets.rows)
 
@@ -443,6 +497,10 @@ def _check_rows_fit(x: Tree, y: Tree, n: int) -> None:
     if has_rows(y):
         raise TypeError("y0 has a PerExample leaf; only x may have one row for each example")
     for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
+        if is_per_example(leaf) and n > LARGEST:
+            raise ValueError(
+                f"{checks.path_name('x0', path)} is PerExample, and there are {n} examples; on the device at most {LARGEST} can have a row each"
+            )
         if is_per_example(leaf) and (jnp.ndim(leaf.rows) == 0 or jnp.shape(leaf.rows)[0] != n):
             raise ValueError(
                 f"{checks.path_name('x0', path)} is PerExample with shape {jnp.shape(leaf.rows)}; "

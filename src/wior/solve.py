@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from wior import blocks, checks, loop, tree
-from wior.algorithms.algorithm import Algorithm
+from wior.algorithms.algorithm import Algorithm, NotAtHand
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
+from wior.feed import Feed
 from wior.fixed_batches import InFixedBatches
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
@@ -69,6 +70,10 @@ def solve(
 
     `progress` shows a bar, or is a function `report(step, latest)` that is told in its place.
 
+    Data of which a leaf is a memory map, an Arrow table, or an object with a length that takes an array of row numbers (or is marked
+    with `wior.Streamed`) stay where they are: the rows of the next steps are gathered while the device computes, two windows of
+    them are in memory, and the numbers are those of the same data as arrays, bit for bit.
+
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
     """
     setup = prepare(
@@ -76,12 +81,18 @@ def solve(
     )
     keys = blocks.stream_keys(setup.plan, run_key(seed))
     measure = measurement(metrics, setup.x, setup.y)
+    bare = setup.problem.without_sources()
+    feed = Feed(setup.plan, setup.problem, keys, setup.limits.steps) if setup.plan.window else None
+
+    def advance(carry: blocks.Carry, step: int, count: Any) -> Any:
+        posed, window = (bare, None) if feed is None else feed.problem_at(step, carry)
+        start = blocks.start_at(setup.plan, step, window)
+        return blocks.block(setup.plan, posed, setup.algorithm, carry, keys, start, count)
+
     program = loop.Program(
         plan=setup.plan,
-        begin=lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y),
-        advance=lambda carry, start, count: blocks.block(
-            setup.plan, setup.problem, setup.algorithm, carry, keys, start, count
-        ),
+        begin=lambda: blocks.begin(setup.plan, bare, setup.algorithm, keys, setup.x, setup.y),
+        advance=advance,
         measure=lambda carry: measure(carry.state.x, carry.state.y),
         measure_compiles=compiles(metrics, setup.x, setup.y),
         metric_names=setup.metric_names,
@@ -89,12 +100,16 @@ def solve(
         drawn=setup.drawn,
         finite=_finite,
         hint=functools.partial(_hint, setup.algorithm),
+        room=None if feed is None else feed.room,
     )
-    store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
+    store = None
     try:
+        store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
         with bar(progress, title(algorithm, order), setup.limits.steps) as report:
             done = loop.drive(program, setup.limits, store, report)
     finally:
+        if feed is not None:
+            feed.close()
         if store is not None:
             store.close()
     state = done.carry.state
@@ -193,6 +208,8 @@ def prepare(
     posed = posed_for(problem, algorithm)
     posed.check(x, y)
     cut = batches if algorithm.fixed_batches else None
+    if algorithm.fixed_batches and posed.streamed():
+        raise ValueError(_not_streamed(posed, algorithm, "remembers every batch of the data, which must be at hand"))
     if algorithm.fixed_batches:
         posed, batches = InFixedBatches(posed, batches), (1, 1)
     names = metric_names(metrics, x, y)
@@ -208,12 +225,35 @@ def prepare(
     )
     record_every = record_every or -(-total // 100)
     plan = dataclasses.replace(plan, length=min(plan.length, record_every))
+    if plan.window:
+        _demand_streamable(plan, posed, algorithm, x, y)
     if seconds is not None:
         checks.positive_number("seconds", seconds)
     if tolerance is not None:
         _check_tolerance(tolerance, names)
     blocks.make_room()
     return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names, cut)
+
+
+def _demand_streamable(plan: blocks.Plan, problem: Any, algorithm: Algorithm, x: Tree, y: Tree) -> None:
+    """Traces a step on shapes alone: what it reads must be the batches that it is given."""
+    try:
+        jax.eval_shape(
+            lambda p, a, x, y: a.step(p, a.init(p, x, y), blocks.any_draws(plan, p, a)),
+            problem.without_sources(),
+            algorithm,
+            x,
+            y,
+        )
+    except NotAtHand:
+        raise ValueError(_not_streamed(problem, algorithm, "takes large batches inside of some steps")) from None
+
+
+def _not_streamed(problem: Any, algorithm: Algorithm, why: str) -> str:
+    return (
+        f"the {' and '.join(problem.streamed())} data are streamed, and {type(algorithm).__name__} {why}; "
+        "give arrays that fit on the device, or another method"
+    )
 
 
 RESTATED: dict[tuple[type[Problem], type[Problem]], Callable[[Any], Problem]] = {

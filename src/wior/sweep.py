@@ -79,6 +79,11 @@ def sweep(
     another inside the program, and is chosen by the device and the size of y where not given: a network of convolutions is
     faster one after another. The other arguments are those of `solve`.
     """
+    if isinstance(problem, Problem) and problem.streamed():
+        raise ValueError(
+            f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its own; "
+            "give arrays that fit on the device, or call solve for each run"
+        )
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
@@ -203,8 +208,8 @@ def _run_together(
     program = loop.Program(
         plan=setup.plan,
         begin=lambda: jax.vmap(lambda algorithm, keys: begin(algorithm, keys, setup.x, setup.y))(stacked, keys),
-        advance=lambda carry, start, count: blocks.blocks(
-            setup.plan, together, setup.problem, stacked, carry, keys, start, count
+        advance=lambda carry, step, count: blocks.blocks(
+            setup.plan, together, setup.problem, stacked, carry, keys, blocks.start_at(setup.plan, step), count
         ),
         measure=_measure_all(metrics, setup, len(repeated), side_by_side),
         measure_compiles=compiles(metrics, setup.x, setup.y),

@@ -58,7 +58,11 @@ class Draws(NamedTuple):
     reserves: Reserves | None = None
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["key"], meta_fields=["order", "n"])
+class NotAtHand(ValueError):
+    """A large batch of data that are streamed, of which only the rows of the next steps are on the device."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["key"], meta_fields=["order", "n", "streamed"])
 @dataclasses.dataclass(frozen=True)
 class Reserve:
     """The examples of a level beside its streams, for large batches that a step takes only now and then."""
@@ -66,9 +70,12 @@ class Reserve:
     key: jax.Array
     order: Any
     n: int
+    streamed: bool = False
 
     def take(self, number: jax.Array, size: int | None) -> jax.Array:
         """Large batch `number` of `size` examples, in the level's order; all examples where `size` is None or covers them."""
+        if self.streamed:
+            raise NotAtHand
         if size is None or size >= self.n:
             return jnp.arange(self.n, dtype=jnp.int32)
         first = number.astype(jnp.uint32) * jnp.uint32(size)

@@ -79,7 +79,8 @@ class Reverse(Algorithm):
             d, rows = _back_from_few(forward, back, state.y, batches, (f_x, f_y), self.checkpoints)
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
         direction = with_rows(d, rows)
-        moved = State(descend(x, at_step(self.outer_lr, draws.step), direction, batches.reshape(-1)), y)
+        examples = problem.inner_batch(batches.reshape(-1)).examples
+        moved = State(descend(x, at_step(self.outer_lr, draws.step), direction, examples), y)
         return moved, Seen((one((f_y, f_x)),), (g_y,))
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from wior.cleaning.sources.cells import Cells
 from wior.cleaning.sources.columns import LARGEST
 from wior.cleaning.sources.errors import InputError, at, listed, shown
-from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.relabel import relabelled, type_for
 from wior.cleaning.sources.roles import Gathered, Roles, gather, row_numbers
 from wior.cleaning.sources.row_file import RowFile, Stamp, require_column
 from wior.cleaning.sources.source import Source, Training, Verified
+from wior.memory import aligned
 
 FEATURES = ("X", "features")
 ROWS_AT_ONCE = 2**16

@@ -17,10 +17,10 @@ from PIL import ExifTags, Image, ImageOps
 
 from wior.cleaning.sources.cells import Cells
 from wior.cleaning.sources.errors import InputError, counted, listed, shown
-from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.roles import Roles
 from wior.cleaning.sources.row_file import RowFile
 from wior.cleaning.sources.source import Source, Training, Verified
+from wior.memory import aligned
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 SIDE = 64

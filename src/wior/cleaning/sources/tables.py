@@ -10,10 +10,10 @@ import numpy as np
 
 from wior.cleaning.sources.columns import Column, Ignored, Survey
 from wior.cleaning.sources.errors import MOST_SHOWN, InputError, counted, listed, shown
-from wior.cleaning.sources.memory import aligned
 from wior.cleaning.sources.roles import Gathered, Roles, gather, row_numbers
 from wior.cleaning.sources.row_file import RowFile
 from wior.cleaning.sources.source import Source, Training, Verified
+from wior.memory import aligned
 
 PANDAS_INDEX = "__index_level_"
 
