@@ -147,14 +147,17 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         found = measured([int(size) for size in options.floats], Path(folder), options.seconds)
-    print(table(found["saves"]))
-    run = found["run"]
-    print(
-        f"\nA run of {run['run_seconds']:.0f} s on {run['floats']:.0e} numbers, told to save every {run['every_seconds']} s, made {run['saves']} saves, "
-        f"which took {run['share']:.2%} of its time; the most by the clock is {found['most']:.0%}."
-    )
+    print(shown(found))
     if options.file is not None:
         options.file.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def shown(found: dict[str, Any]) -> str:
+    run = found["run"]
+    return (
+        f"{table(found['saves'])}\n\nA run of {run['run_seconds']:.0f} s on {run['floats']:.0e} numbers, told to save every {run['every_seconds']} s, made {run['saves']} saves, "
+        f"which took {run['share']:.2%} of its time; the most by the clock is {found['most']:.0%}."
+    )
 
 
 if __name__ == "__main__":

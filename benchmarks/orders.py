@@ -6,6 +6,7 @@ import jax
 
 from wior.orders import FlipFlop, Independent, RandomReshuffling, ShuffleOnce
 
+ORDERS = (Independent(), ShuffleOnce(), RandomReshuffling(), FlipFlop())
 COUNT, LENGTHS = 10**6, (10**6, 10**9, 10**12, 10**15)
 
 
@@ -21,7 +22,7 @@ def milliseconds(order, n: int) -> float:
 
 def main() -> None:
     print("| order | " + " | ".join(f"n = {n:.0e}" for n in LENGTHS) + " |\n" + "| --- " * (1 + len(LENGTHS)) + "|")
-    for order in (Independent(), ShuffleOnce(), RandomReshuffling(), FlipFlop()):
+    for order in ORDERS:
         print(f"| {type(order).__name__} | " + " | ".join(f"{milliseconds(order, n):.1f}" for n in LENGTHS) + " |")
 
 

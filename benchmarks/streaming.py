@@ -87,20 +87,24 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def results(sizes: list[float], turns: int) -> dict[str, Any]:
+    return {
+        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
+        "jax": jax.__version__,
+        "streaming": [measure(int(rows), turns) for rows in sizes],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--rows", type=float, nargs="*", default=[4e4, 4e5])
     arguments = parser.parse_args()
-    results = {
-        "device": f"{jax.devices()[0].device_kind} ({platform.machine()})",
-        "jax": jax.__version__,
-        "streaming": [measure(int(rows), arguments.turns) for rows in arguments.rows],
-    }
-    print(table(results))
+    found = results(arguments.rows, arguments.turns)
+    print(table(found))
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
