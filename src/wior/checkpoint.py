@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
+from wior.layout import in_pieces
 
 Tree = Any
 FORMAT = 1
@@ -49,7 +50,7 @@ class Saved:
     """What a save holds: the carry's leaves, the history so far, and the counters that go with it."""
 
     step: int
-    leaves: list[np.ndarray]
+    leaves: list[Any]  # arrays of the host, and those of the devices that are split among them
     history: dict[str, np.ndarray]
     about: dict[str, Any]
 
@@ -81,14 +82,18 @@ class Store:
     def save(self, saved: Saved) -> None:
         if saved.step in self._manager.all_steps():
             return
-        arrays = {f"carry.{i:05d}": leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
+        leaves = {_name(i): leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
+        # what is split among devices is written by those that have it, and read by those that will
+        split = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, jax.Array)}
+        arrays = {name: leaf for name, leaf in leaves.items() if name not in split}
         arrays |= {f"history.{name}": values for name, values in saved.history.items()}
-        about = {"format": FORMAT, "description": self.description, **saved.about}
+        about = {"format": FORMAT, "description": self.description, "split": sorted(split), **saved.about}
         args = self._ocp.args
+        items = {"arrays": args.StandardSave(arrays), "about": args.JsonSave(about)}
+        if split:
+            items["split"] = args.StandardSave(split)
         try:
-            self._manager.save(
-                saved.step, args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about))
-            )
+            self._manager.save(saved.step, args=args.Composite(**items))
             self._manager.wait_until_finished()
         except OSError as error:
             raise ValueError(
@@ -128,17 +133,28 @@ class Store:
 
     def _read(self, step: int, like: list[Any]) -> Saved:
         args = self._ocp.args
-        found = self._manager.restore(
-            step, args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore())
-        )
-        about, arrays = found["about"], found["arrays"]
+        about = self._manager.restore(step, args=args.Composite(about=args.JsonRestore()))["about"]
         self._demand_same_run(about)
+        wanted = {_name(i): leaf for i, leaf in enumerate(like)}
+        items = {"arrays": args.StandardRestore()}
+        split = about.get("split", [])
+        if split:
+            shapes = {
+                name: jax.ShapeDtypeStruct(wanted[name].shape, wanted[name].dtype, sharding=wanted[name].sharding)
+                for name in split
+            }
+            items["split"] = args.StandardRestore(shapes)
+        found = self._manager.restore(step, args=args.Composite(**items))
+        arrays = found["arrays"]
         leaves = []
-        for i, leaf in enumerate(like):
-            value = np.asarray(arrays[f"carry.{i:05d}"]) if leaf.size else np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in wanted.items():
+            if name in split:
+                value = found["split"][name]
+            else:
+                value = np.asarray(arrays[name]) if leaf.size else np.zeros(leaf.shape, leaf.dtype)
             if value.shape != leaf.shape or value.dtype != leaf.dtype:
                 raise ValueError(
-                    f"array {i} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
+                    f"array {name} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
                 )
             leaves.append(value)
         history = {
@@ -171,12 +187,18 @@ class _OfAnotherRun(ValueError):
     pass
 
 
+def _name(number: int) -> str:
+    return f"carry.{number:05d}"
+
+
 def describe_tree(data: Tree) -> dict[str, Any]:
     """Shape, type and checksum of every array of a tree, by its path."""
 
     def about(leaf: Any) -> list[Any]:
-        value = np.ascontiguousarray(np.asarray(leaf))
-        return [list(value.shape), str(value.dtype), zlib.crc32(value.tobytes())]
+        checksum = 0
+        for value in in_pieces(leaf):
+            checksum = zlib.crc32(np.ascontiguousarray(value).tobytes(), checksum)
+        return [list(np.shape(leaf)), str(jnp.result_type(leaf)), checksum]
 
     return {jax.tree_util.keystr(path): about(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(data)}
 

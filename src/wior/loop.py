@@ -14,9 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from wior import blocks, oracle
 from wior.checkpoint import Saved, Store
+from wior.layout import place
 from wior.progress import Report
 
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
@@ -107,7 +109,9 @@ class _Run:
                 f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the {self.limits.steps} steps asked for; "
                 "ask for more steps or give another folder"
             )
-        self.carry = jax.tree.unflatten(structure, [jnp.array(leaf) for leaf in saved.leaves])
+        self.carry = jax.tree.unflatten(
+            structure, [put(value, leaf) for value, leaf in zip(saved.leaves, leaves, strict=True)]
+        )
         self.step = self.begun = saved.step
         self.history = {name: list(saved.history[name]) for name in self.history}
         about = saved.about
@@ -166,7 +170,7 @@ class _Run:
         self.store.save(
             Saved(
                 self.step,
-                [np.asarray(leaf) for leaf in jax.tree.leaves(self.carry)],
+                [np.asarray(leaf) if leaf.is_fully_replicated else leaf for leaf in jax.tree.leaves(self.carry)],
                 arrays(self.history),
                 {
                     "seconds": self.steps_clock.seconds,
@@ -250,6 +254,13 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     return Finished(
         run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds
     )
+
+
+def put(value: Any, like: jax.Array) -> jax.Array:
+    """A saved array as a new one that lies where another one does."""
+    if isinstance(like.sharding, NamedSharding):
+        return jnp.copy(place(value, like.sharding))  # a block takes it over, and may not take the host's memory
+    return jnp.array(value)
 
 
 def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from wior import blocks, checks, loop, tree
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
 from wior.fixed_batches import InFixedBatches
+from wior.layout import Layout, Split, as_layout, place
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.progress import Report, bar
@@ -22,6 +24,8 @@ from wior.progress import Report, bar
 Tree = Any
 Metrics = Callable[[Tree, Tree], dict[str, Any]]
 Orders = Order | tuple[Order, Order]
+
+LEVELS = ("outer", "inner")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +60,7 @@ def solve(
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Report = False,
+    mesh: Mesh | Layout | None = None,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
@@ -70,11 +75,30 @@ def solve(
     `progress` shows a bar, or is a function `report(step, latest)` that is told in its place.
 
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
+
+    With `mesh`, a `jax.sharding.Mesh`, each device computes its share of every batch; a `wior.Layout` of it splits parameters, `PerExample`
+    rows or the data too. The numbers are those of one device to rounding.
     """
+    layout = as_layout(mesh)
     setup = prepare(
-        problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
+        problem,
+        algorithm,
+        x0 if layout is None else layout.place_start(x0),
+        y0,
+        order,
+        batch_size,
+        epochs,
+        steps,
+        seconds,
+        tolerance,
+        seed,
+        metrics,
+        record_every,
     )
-    keys = blocks.stream_keys(setup.plan, run_key(seed))
+    described = setup
+    if layout is not None:
+        setup = setup.on(layout)
+    keys = setup.placed(blocks.stream_keys(setup.plan, run_key(seed)))
     measure = measurement(metrics, setup.x, setup.y)
     program = loop.Program(
         plan=setup.plan,
@@ -90,7 +114,7 @@ def solve(
         finite=_finite,
         hint=functools.partial(_hint, setup.algorithm),
     )
-    store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
+    store = open_store(checkpoint, lambda: {**described.describe(), "seed": seed})
     try:
         with bar(progress, title(algorithm, order), setup.limits.steps) as report:
             done = loop.drive(program, setup.limits, store, report)
@@ -136,6 +160,23 @@ class Setup:
                 return outer, outer * self.algorithm.inner_epochs
             return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
         return outer, passes.get("inner", outer)
+
+    def on(self, layout: Layout) -> Setup:
+        """The same run on many devices."""
+        sizes = (
+            {s.level: s.batch for s in self.plan.streams}
+            if self.cut is None
+            else dict(zip(LEVELS, self.cut, strict=True))
+        )
+        splits = [Split(f"the {level} batch of", size) for level, size in sizes.items()]
+        layout.demand_fit(splits, self.problem, self.x, self.y)
+        x, y = jax.tree.map(place, (self.x, self.y), layout.shardings((self.x, self.y)))
+        plan = dataclasses.replace(self.plan, layout=layout)
+        return dataclasses.replace(self, problem=layout.place_problem(self.problem, self.x), x=x, y=y, plan=plan)
+
+    def placed(self, values: Tree) -> Tree:
+        """Values where the program expects them."""
+        return values if self.plan.layout is None else self.plan.layout.place(values)
 
     def describe(self) -> dict[str, Any]:
         """What tells this run from another one, for its checkpoint folder."""

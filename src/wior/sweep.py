@@ -12,10 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from wior import blocks, checks, loop
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, describe_algorithm
+from wior.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.progress import Report, bar
@@ -67,6 +69,7 @@ def sweep(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Report = False,
     side_by_side: bool | None = None,
+    mesh: Mesh | None = None,
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
@@ -77,8 +80,12 @@ def sweep(
     `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
     of which any run diverged is never the best. `side_by_side` says whether the runs go together through every step or one after
     another inside the program, and is chosen by the device and the size of y where not given: a network of convolutions is
-    faster one after another. The other arguments are those of `solve`.
+    faster one after another. With `mesh` every run splits its batches over the devices, and the state of every run lies whole on each of
+    them. The other arguments are those of `solve`.
     """
+    layout = as_layout(mesh)
+    if layout is not None and layout != Layout(layout.mesh, layout.batch):
+        raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
@@ -102,6 +109,9 @@ def sweep(
         )
         for members in groups
     ]
+    described = setups
+    if layout is not None:
+        setups = [one.on(layout) for one in setups]
     setup = setups[0]
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
@@ -111,7 +121,7 @@ def sweep(
         checkpoint = Checkpoint(checkpoint)
 
     pieces: list[tuple[list[int], loop.Finished]] = []
-    for number, (members, own_setup) in enumerate(zip(groups, setups, strict=True)):
+    for number, (members, own_setup, alone) in enumerate(zip(groups, setups, described, strict=True)):
         own = (
             checkpoint
             if checkpoint is None or len(groups) == 1
@@ -119,7 +129,8 @@ def sweep(
         )
         same = [algorithms[i] for i in members]
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side)))
+        done = _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side, alone.describe)
+        pieces.append((members, done))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -191,12 +202,15 @@ def _run_together(
     progress: bool | Report,
     heading: str,
     side_by_side: bool,
+    describe: Callable[[], dict[str, Any]],
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
-    stacked = jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
+    stacked = setup.placed(
+        jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
+    )
     each = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
-    keys = jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each)
+    keys = setup.placed(jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each))
     begin = functools.partial(blocks.begin, setup.plan, setup.problem)
     # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
     together = side_by_side and not setup.algorithm.cost_varies
@@ -216,7 +230,7 @@ def _run_together(
     )
     store = open_store(
         checkpoint,
-        lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
+        lambda: {**describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
     )
     try:
         with bar(progress, heading, setup.limits.steps) as report:
