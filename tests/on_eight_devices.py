@@ -181,10 +181,10 @@ def each_device_has_its_share(folder):
     setup = prepare(problem, WIOR_BO, x0, y0, RandomReshuffling(), (24, 40), None, 1, None, None, 0, None, None)
     whole = lambda text: (f"[24,{D}]" in text, f"[40,{D}]" in text)
     share = lambda text: (f"[3,{D}]" in text, f"[5,{D}]" in text)
-    text = one_step(setup.on(wior.Layout(mesh()))).as_text()
+    text = one_step(setup.on(wior.Layout(mesh()), {}, None)).as_text()
     assert share(text) == (True, True)
     assert whole(text) == (False, False)
-    text = one_step(setup.on(wior.Layout(mesh(1)))).as_text()
+    text = one_step(setup.on(wior.Layout(mesh(1)), {}, None)).as_text()
     assert whole(text) == (True, True)
 
 
@@ -213,7 +213,7 @@ def volume_of_the_block(folder):
     layout = wior.Layout(mesh(), rows="batch")
     problem, x0, y0 = cleaning()
     setup = prepare(problem, WIOR_BO, x0, y0, RandomReshuffling(), (8, 16), None, 9, None, None, 0, None, None).on(
-        layout
+        layout, {}, None
     )
     keys = layout.place(blocks.stream_keys(setup.plan, run_key(0)))
     carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import re
 import warnings
 import zlib
@@ -64,7 +65,7 @@ class Store:
         self.folder = Path(checkpoint.folder).absolute()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / ".writable"
+            probe = self.folder / f".writable-{jax.process_index()}-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:

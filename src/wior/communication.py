@@ -84,7 +84,7 @@ def communication(
     alone = prepare(
         problem, algorithm, layout.place_start(x0), y0, order, batch_size, None, 1, None, None, 0, None, None
     )
-    setup = alone.on(layout)
+    setup = alone.on(layout, {}, None)
     return of_program(one_step(setup).as_text(), layout.mesh.devices.size)
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from wior import checks
+from wior import checks, hosts
 from wior.fixed_batches import InFixedBatches
 from wior.per_example import PerExample, has_rows, is_per_example
 from wior.problems import Batch, InnerSet, Problem
@@ -75,6 +75,16 @@ class Layout:
                 f"the mesh has no device of process {here}; every process of a run needs a part in it: "
                 "build it from jax.devices(), which lists those of all processes"
             )
+
+    @property
+    def spans_processes(self) -> bool:
+        return len({device.process_index for device in self.mesh.devices.flat}) > 1
+
+    def describe(self) -> list[Any]:
+        """What all processes must ask for alike."""
+        rule = "a function" if callable(self.parameters) else self.parameters
+        ids = [device.id for device in self.mesh.devices.flat]
+        return [list(self.mesh.shape.items()), ids, self.batch, rule, self.rows, self.data]
 
     def demand_fit(self, batches: Sequence[Split], problem: Problem, x: Tree, y: Tree) -> None:
         """Says which axis does not divide what it is to split."""
@@ -133,6 +143,8 @@ class Layout:
 
     def place_start(self, x: Tree) -> Tree:
         """x0 with the rows of its `PerExample` leaves on their devices: a table may not fit on one."""
+        if self.spans_processes:  # before any array is, which takes all of them
+            hosts.demand_same({"mesh": self.describe(), "shapes of x0": [str(np.shape(a)) for a in jax.tree.leaves(x)]})
         self.demand_rows_fit(x)
 
         def one(leaf: Any) -> Any:

@@ -50,6 +50,7 @@ class Program:
     drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
     finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
     hint: Callable[[list[str]], str]  # what to change when a variable is not
+    agreed: Callable[[float], float] = float  # the reading of a clock that all processes of a run go by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +74,13 @@ class Finished:
 class _Clock:
     """Adds up the seconds of its uses."""
 
-    def __init__(self, seconds: float = 0.0):
-        self.seconds = seconds
+    def __init__(self, agreed: Callable[[float], float]):
+        self.seconds, self.agreed = 0.0, agreed
 
     def time(self, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()
         result = jax.block_until_ready(work())
-        self.last = time.perf_counter() - begun
+        self.last = self.agreed(time.perf_counter() - begun)
         self.seconds += self.last
         return result
 
@@ -91,11 +92,11 @@ class _Run:
         self.program, self.limits, self.store, self.report = program, limits, store, report
         self.carry = program.begin()
         self.step = self.begun = 0
-        self.steps_clock, self.metrics_clock, self.compile_clock = _Clock(), _Clock(), _Clock()
+        self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(program.agreed) for _ in range(3))
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
         self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
         self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
-        self.snapshot_at = time.perf_counter()
+        self.snapshot_at = self.now()
 
     def resume(self) -> None:
         if self.store is None:
@@ -122,11 +123,14 @@ class _Run:
     def compile(self) -> None:
         # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
         self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
-        overhead = _Clock()
+        overhead = _Clock(self.program.agreed)
         self.carry, *_ = overhead.time(lambda: self._advanced(0))
         self.overhead = overhead.seconds
         if self.program.measure_compiles:
             self.compile_clock.time(lambda: self.program.measure(self.carry))
+
+    def now(self) -> float:
+        return self.program.agreed(time.perf_counter())
 
     def steps_in_time(self, seconds: float) -> int:
         """How many steps fit, by the pace of the last block; a few before there was one."""
@@ -199,9 +203,9 @@ class _Run:
         return self.program.advance(self.carry, blocks.start_at(self.program.plan, self.step), np.int32(count))
 
     def _keep_snapshot(self) -> None:
-        if time.perf_counter() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
+        if self.now() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
             self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
-            self.snapshot_at = time.perf_counter()
+            self.snapshot_at = self.now()
 
     def _find_first_non_finite(self) -> tuple[int, list[str]]:
         """Runs again from the last snapshot, in ever smaller blocks, up to the step that did it."""
@@ -231,7 +235,7 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     if not run.history["step"]:
         run.record()
     stopped_by = _reached(run, limits)
-    saved_at = time.perf_counter()
+    saved_at = run.now()
     while not stopped_by:
         run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
         run.demand_finite()
@@ -243,11 +247,9 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
         report(run.step, run.latest())
         if store is not None and not stopped_by:
             every = store.checkpoint.every_steps
-            if (
-                every is not None and run.step % every == 0
-            ) or time.perf_counter() - saved_at > store.checkpoint.every_seconds:
+            if (every is not None and run.step % every == 0) or run.now() - saved_at > store.checkpoint.every_seconds:
                 run.save()
-                saved_at = time.perf_counter()
+                saved_at = run.now()
     if store is not None and store.checkpoint.at_end:
         run.save()
     report(run.step, run.latest())

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from wior import blocks, checks, loop, tree
+from wior import blocks, checks, hosts, loop, tree
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
 from wior.fixed_batches import InFixedBatches
@@ -80,24 +80,13 @@ def solve(
     rows or the data too. The numbers are those of one device to rounding.
     """
     layout = as_layout(mesh)
-    setup = prepare(
-        problem,
-        algorithm,
-        x0 if layout is None else layout.place_start(x0),
-        y0,
-        order,
-        batch_size,
-        epochs,
-        steps,
-        seconds,
-        tolerance,
-        seed,
-        metrics,
-        record_every,
-    )
-    described = setup
     if layout is not None:
-        setup = setup.on(layout)
+        x0 = layout.place_start(x0)
+    setup = prepare(
+        problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
+    )
+    if layout is not None:
+        setup = setup.on(layout, {"seed": seed}, checkpoint)
     keys = setup.placed(blocks.stream_keys(setup.plan, run_key(seed)))
     measure = measurement(metrics, setup.x, setup.y)
     program = loop.Program(
@@ -114,13 +103,7 @@ def solve(
         finite=_finite,
         hint=functools.partial(_hint, setup.algorithm),
     )
-    store = open_store(checkpoint, lambda: {**described.describe(), "seed": seed})
-    try:
-        with bar(progress, title(algorithm, order), setup.limits.steps) as report:
-            done = loop.drive(program, setup.limits, store, report)
-    finally:
-        if store is not None:
-            store.close()
+    done = driven(program, setup, checkpoint, {"seed": seed}, progress, title(algorithm, order))
     state = done.carry.state
     return Result(
         state.x,
@@ -147,6 +130,7 @@ class Setup:
     limits: loop.Limits
     metric_names: tuple[str, ...]
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
+    alone: Setup | None = None  # of a run on many devices, the same run on one
 
     def drawn(self, step: int) -> tuple[float, float]:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
@@ -161,25 +145,31 @@ class Setup:
             return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
         return outer, passes.get("inner", outer)
 
-    def on(self, layout: Layout) -> Setup:
-        """The same run on many devices."""
-        sizes = (
-            {s.level: s.batch for s in self.plan.streams}
-            if self.cut is None
-            else dict(zip(LEVELS, self.cut, strict=True))
-        )
-        splits = [Split(f"the {level} batch of", size) for level, size in sizes.items()]
+    def on(self, layout: Layout, more: dict[str, Any], checkpoint: str | Path | Checkpoint | None) -> Setup:
+        """The same run on many devices; `more` tells it from others beside its description."""
+        if layout.spans_processes:
+            saves = [checkpoint.every_seconds, checkpoint.every_steps] if isinstance(checkpoint, Checkpoint) else None
+            limits, jax_settings = (
+                dataclasses.astuple(self.limits),
+                [jax.__version__, jax.config.read("jax_enable_x64")],
+            )
+            asked = {"mesh": layout.describe(), "length and records": limits, "checkpoint": [checkpoint is None, saves]}
+            hosts.demand_same({**self.describe(), **more, **asked, "jax": jax_settings})
+        cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
+        splits = [Split(f"the {level} batch of", size) for level, size in dict(cut).items()]
         layout.demand_fit(splits, self.problem, self.x, self.y)
         x, y = jax.tree.map(place, (self.x, self.y), layout.shardings((self.x, self.y)))
-        plan = dataclasses.replace(self.plan, layout=layout)
-        return dataclasses.replace(self, problem=layout.place_problem(self.problem, self.x), x=x, y=y, plan=plan)
+        placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
+        return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
 
     def placed(self, values: Tree) -> Tree:
         """Values where the program expects them."""
         return values if self.plan.layout is None else self.plan.layout.place(values)
 
     def describe(self) -> dict[str, Any]:
-        """What tells this run from another one, for its checkpoint folder."""
+        """What tells this run from another one, for its checkpoint folder; not where it runs."""
+        if self.alone is not None:
+            return self.alone.describe()
         return {
             "problem": type(self.problem).__name__,
             "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
@@ -195,6 +185,29 @@ class Setup:
             "metrics": list(self.metric_names),
             "jax": jax.__version__,
         }
+
+
+def driven(
+    program: loop.Program,
+    setup: Setup,
+    checkpoint: str | Path | Checkpoint | None,
+    more: dict[str, Any],
+    progress: bool | Report,
+    heading: str,
+) -> loop.Finished:
+    """Drives a program to its end; `more` stands beside its description in a checkpoint folder."""
+    many = setup.plan.layout is not None and setup.plan.layout.spans_processes
+    if many:
+        program = dataclasses.replace(program, agreed=hosts.agreed)
+        progress = progress if hosts.is_first() else False
+    with hosts.loss_is_clear(many):
+        store = open_store(checkpoint, lambda: {**setup.describe(), **more})
+        try:
+            with bar(progress, heading, setup.limits.steps) as report:
+                return loop.drive(program, setup.limits, store, report)
+        finally:
+            if store is not None:
+                store.close()
 
 
 def prepare(

@@ -20,8 +20,8 @@ from wior.checkpoint import Checkpoint, describe_algorithm
 from wior.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
-from wior.progress import Report, bar
-from wior.solve import Metrics, Orders, Setup, compiled, compiles, open_store, prepare, run_key, title
+from wior.progress import Report
+from wior.solve import Metrics, Orders, Setup, compiled, compiles, driven, prepare, run_key, title
 
 Tree = Any
 
@@ -109,9 +109,9 @@ def sweep(
         )
         for members in groups
     ]
-    described = setups
     if layout is not None:
-        setups = [one.on(layout) for one in setups]
+        more = {"seeds": chosen, "grid": [describe_algorithm(one) for one in algorithms]}
+        setups = [one.on(layout, more, checkpoint) for one in setups]
     setup = setups[0]
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
@@ -121,7 +121,7 @@ def sweep(
         checkpoint = Checkpoint(checkpoint)
 
     pieces: list[tuple[list[int], loop.Finished]] = []
-    for number, (members, own_setup, alone) in enumerate(zip(groups, setups, described, strict=True)):
+    for number, (members, own_setup) in enumerate(zip(groups, setups, strict=True)):
         own = (
             checkpoint
             if checkpoint is None or len(groups) == 1
@@ -129,8 +129,7 @@ def sweep(
         )
         same = [algorithms[i] for i in members]
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-        done = _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side, alone.describe)
-        pieces.append((members, done))
+        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side)))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -202,7 +201,6 @@ def _run_together(
     progress: bool | Report,
     heading: str,
     side_by_side: bool,
-    describe: Callable[[], dict[str, Any]],
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
@@ -228,16 +226,8 @@ def _run_together(
         finite=None,
         hint=lambda variables: "",
     )
-    store = open_store(
-        checkpoint,
-        lambda: {**describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
-    )
-    try:
-        with bar(progress, heading, setup.limits.steps) as report:
-            return loop.drive(program, setup.limits, store, report)
-    finally:
-        if store is not None:
-            store.close()
+    more = {"algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds}
+    return driven(program, setup, checkpoint, more, progress, heading)
 
 
 def _measure_all(

@@ -1,0 +1,123 @@
+"""Two processes over loopback are one run; what each does is in `on_two_hosts.py`."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import on_eight_devices
+import on_two_hosts
+from wior import hosts
+
+SCRIPT = Path(on_two_hosts.__file__)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def two_processes(what, folder, seconds=120):
+    """Exit codes, what each process said, and its errors."""
+    port = str(free_port())
+    begun = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(process), port, what, str(folder)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for process in range(2)
+    ]  # fmt: skip
+    try:
+        printed = [process.communicate(timeout=seconds) for process in begun]
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+    said = [[json.loads(line) for line in out.splitlines() if line.startswith("{")] for out, _ in printed]
+    return [process.returncode for process in begun], said, [err for _, err in printed]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    codes, said, errors = two_processes("whole_run,by_the_clock,disagreements", tmp_path_factory.mktemp("hosts"))
+    assert codes == [0, 0], errors
+    return said
+
+
+def test_two_processes_are_one_run(both):
+    alone = on_eight_devices.alone()
+    for run, *_ in both:
+        for found, want in zip(run["x"], jax.tree.leaves(alone.x), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-11)
+        np.testing.assert_allclose(run["u"][0], alone.state.u["w"], rtol=1e-11)
+        np.testing.assert_allclose(run["size"], alone.history["size"], rtol=1e-11)
+        assert run["x"] == run["again"]  # what was saved after 14 steps and went on, to the last bit
+        assert run["steps"] == 14
+        assert run["shares"] == [[20], [20]]  # 80 rows on 4 devices
+    assert both[0][0] == both[1][0]
+
+
+def test_one_clock_for_all(both):
+    assert both[0][1] == both[1][1]
+    assert both[0][1]["stopped_by"] == "seconds"
+    assert both[0][0]["seconds"] == both[1][0]["seconds"]
+
+
+@pytest.mark.parametrize("part", ["seed", "algorithm", "data", "shapes of x0", "length and records"])
+def test_processes_that_disagree_end_before_a_step(both, part):
+    for said in both:
+        (found,) = [one[part] for one in said if part in one]
+        assert f"the processes of this run disagree: process 1 has another {part} than process 0" in found
+
+
+def test_one_of_two_is_killed(tmp_path):
+    begun = time.monotonic()
+    codes, said, errors = two_processes("killed", tmp_path)
+    assert time.monotonic() - begun < 90  # starting and compiling included
+    assert codes == [1, -signal.SIGKILL]
+    assert said[0][-1]["step"] >= 14
+    assert "of this run has ended or cannot be reached" in errors[0]
+    assert "a run with a checkpoint goes on from its last save" in errors[0]
+    codes, said, errors = two_processes("after_the_kill", tmp_path)
+    assert codes == [0, 0], errors
+    for (run,) in said:
+        assert run["x"] == run["whole"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["frozen", "failing"])
+def test_one_of_two_does_not_go_on(what, tmp_path):
+    port = str(free_port())
+    command = [sys.executable, str(SCRIPT)]
+    other = subprocess.Popen([*command, "1", port, what, str(tmp_path)], stderr=subprocess.DEVNULL)
+    try:
+        first = subprocess.run(
+            [*command, "0", port, what, str(tmp_path)], capture_output=True, text=True, timeout=90, check=False
+        )
+    finally:
+        other.kill()
+        other.wait()
+    assert first.returncode == 1
+    assert re.search("(another process|process 1) of this run has ended or cannot be reached", first.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("localhost:1", 2, None), "coordinator, processes and process_id go together; process_id is missing"),
+        ((None, 2, None), "coordinator and process_id are missing"),
+        (("localhost:1", 2, 2), "process_id must be one of 0 … 1, got 2"),
+    ],
+)
+def test_bad_numbers_of_processes(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        hosts.join(*arguments)
