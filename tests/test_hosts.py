@@ -1,6 +1,7 @@
 """Two processes over loopback are one run; what each does is in `on_two_hosts.py`."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 import on_eight_devices
 import on_two_hosts
+import runs
 from wior import hosts
 
 SCRIPT = Path(on_two_hosts.__file__)
@@ -108,6 +110,62 @@ def test_one_of_two_does_not_go_on(what, tmp_path):
         other.wait()
     assert first.returncode == 1
     assert re.search("(another process|process 1) of this run has ended or cannot be reached", first.stderr)
+
+
+def command(arguments, environment):
+    main = "from wior.cli import main; main()"
+    environment = os.environ | environment | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    return subprocess.Popen(
+        [sys.executable, "-c", main, *arguments], env=environment, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_command_line_under_slurm(tmp_path):
+    """Processes that SLURM starts find each other; the first alone prints and writes."""
+    run = ["run", "portfolio", "--quick", "--steps=40", "--batch-size=8", "--outer-lr=0.01,0.03", "--inner-lr=0.1"]
+    run += ["--json", "--no-progress"]
+    job = 1 + free_port() % 4000  # jax takes its port from the number of the job
+    slurm = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    begun = [
+        command([*run, "--distributed", f"--out={tmp_path / 'both'}"], slurm | {"SLURM_PROCID": str(process), "SLURM_LOCALID": str(process)})
+        for process in range(2)
+    ]  # fmt: skip
+    alone = command([*run, f"--out={tmp_path / 'alone'}"], {})
+    (first, said), (second, _), (want, _) = (process.communicate(timeout=300) for process in (*begun, alone))
+    assert [process.returncode for process in (*begun, alone)] == [0, 0, 0], said
+    assert second == ""
+    found, want = (json.loads(text)["methods"][0] for text in (first, want))
+    assert found["setting"] == want["setting"]
+    np.testing.assert_allclose(found["gap"]["mean"], want["gap"]["mean"], rtol=1e-4)
+    assert {path.name for path in tmp_path.iterdir()} == {"both", "alone"}
+
+
+@pytest.mark.slow
+def test_the_command_line_where_processes_disagree(tmp_path):
+    run = [
+        "run",
+        "portfolio",
+        "--quick",
+        "--batch-size=8",
+        "--distributed",
+        "--processes=2",
+        f"--out={tmp_path / 'out'}",
+    ]
+    run.append(f"--coordinator=localhost:{free_port()}")
+    begun = [command([*run, f"--process-id={process}", f"--steps={40 + process}"], {}) for process in range(2)]
+    for process in begun:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "wior: the processes of this run disagree: process 1 has another steps than process 0" in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_processes_without_company(monkeypatch, capsys):
+    code, _, said = runs.run_main(monkeypatch, capsys, "run", "portfolio", "--processes", "2")
+    assert code == 2
+    assert "--coordinator, --processes and --process-id are for --distributed" in said
 
 
 @pytest.mark.parametrize(
