@@ -6,6 +6,7 @@ Prints a JSON object: for each check its name and `null`, or the traceback of wh
 import functools
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -131,8 +132,14 @@ def parameters_split(folder):
 
 
 def parameters_split_by_name(folder):
-    by_name = lambda path, shape: PartitionSpec("model") if path.endswith("['w']") else PartitionSpec()
-    close(run(wior.Layout(two_axes(), parameters=by_name)), alone())
+    asked = {}
+
+    def rule(path, shape):
+        asked[path] = shape
+        return PartitionSpec(None, "model") if path in (".y['w']", ".u['w']") else PartitionSpec()
+
+    close(run(wior.Layout(two_axes(), parameters=rule)), alone())
+    assert asked == {".x['d']": (CLASSES,), ".y['w']": (D, CLASSES), ".u['w']": (D, CLASSES)}
 
 
 def momentum(folder):
@@ -228,7 +235,11 @@ def volume_of_the_block(folder):
     # a loop whose length only the running program knows counts as one turn, so one step is what is counted
     one = communication(problem, WIOR_BO, x0, y0, mesh=layout, batch_size=(8, 16))
     assert one.bytes_a_step > 0
-    assert of_program(block.compile().as_text(), 8).bytes_a_step == one.bytes_a_step
+    text = block.compile().as_text()
+    assert of_program(text, 8).bytes_a_step == one.bytes_a_step
+    # a share of the table is written where it lies, and never copied
+    assert re.search(rf"f64\[{N // 8}\]\S* scatter\(", text)
+    assert not re.search(rf"f64\[{N // 8}\]\S* copy\(", text)
 
 
 def layouts(folder):

@@ -107,11 +107,16 @@ def after_the_kill(folder):
     say(x=values(resumed.x), whole=values(run(steps=21, record_every=7).x), seconds=resumed.history["seconds"].tolist())
 
 
-def frozen(folder):
-    """Process 1 stops in the middle of a run without ending: no connection breaks, and nobody hears of it."""
-    if jax.process_index() == 1:
+def frozen(folder, who=1):
+    """One process stops in the middle of a run without ending: no connection breaks, and nobody hears of it."""
+    if jax.process_index() == who:
         kill_at(7, signal.SIGSTOP)
     run(steps=10**9, record_every=7, checkpoint=wior.Checkpoint(folder / "run", every_steps=7))
+
+
+def frozen_first(folder):
+    """The process that keeps the store in which the others look."""
+    frozen(folder, who=0)
 
 
 def failing(folder):

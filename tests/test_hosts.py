@@ -96,20 +96,18 @@ def test_one_of_two_is_killed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["frozen", "failing"])
-def test_one_of_two_does_not_go_on(what, tmp_path):
+@pytest.mark.parametrize(("what", "who"), [("frozen", 1), ("frozen_first", 0), ("failing", 1)])
+def test_one_of_two_does_not_go_on(what, who, tmp_path):
     port = str(free_port())
-    command = [sys.executable, str(SCRIPT)]
-    other = subprocess.Popen([*command, "1", port, what, str(tmp_path)], stderr=subprocess.DEVNULL)
+    begin = lambda process: [sys.executable, str(SCRIPT), str(process), port, what, str(tmp_path)]
+    other = subprocess.Popen(begin(who), stderr=subprocess.DEVNULL)
     try:
-        first = subprocess.run(
-            [*command, "0", port, what, str(tmp_path)], capture_output=True, text=True, timeout=90, check=False
-        )
+        done = subprocess.run(begin(1 - who), capture_output=True, text=True, timeout=120, check=False)
     finally:
         other.kill()
         other.wait()
-    assert first.returncode == 1
-    assert re.search("(another process|process 1) of this run has ended or cannot be reached", first.stderr)
+    assert done.returncode == 1
+    assert re.search(f"(another process|process {who}) of this run has ended or cannot be reached", done.stderr)
 
 
 def command(arguments, environment):

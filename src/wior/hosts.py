@@ -21,9 +21,10 @@ from typing import Any
 import jax
 import numpy as np
 
-SECONDS_TO_MISS = 20.0  # a process that was not heard of for so long is lost
+SECONDS_TO_MISS = 30.0  # a process that was not heard of for so long is lost
+SECONDS_TO_ABORT = 50  # after which jax ends this process itself, should we not have
 SECONDS_BETWEEN_SIGNS = 2.0
-LEFT = "left"
+SIGNS, LEFT = "wior/alive/", "left"
 LOST = (
     "{who} of this run has ended or cannot be reached; see what it printed last. "
     "Start all processes again with the same arguments: a run with a checkpoint goes on from its last save"
@@ -38,7 +39,7 @@ def join(coordinator: str | None = None, processes: int | None = None, process_i
     """Joins this process to a run of many: `jax.distributed.initialize`, which finds SLURM, Open MPI, Kubernetes and cloud TPUs by itself.
 
     Elsewhere give the address `host:port` of process 0, the number of processes and the number of this one. To be called before
-    anything else uses jax. Where another process ends, this one does so too within half a minute, with an error.
+    anything else uses jax. Where another process ends, this one does so too within a minute, with an error.
     """
     given = {"coordinator": coordinator, "processes": processes, "process_id": process_id}
     missing = [name for name, value in given.items() if value is None]
@@ -49,10 +50,9 @@ def join(coordinator: str | None = None, processes: int | None = None, process_i
     if processes is not None and process_id is not None and not 0 <= process_id < processes:
         raise ValueError(f"process_id must be one of 0 … {processes - 1}, got {process_id}")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")  # of use on CPUs alone
-    # jax itself ends this process when another one is not heard of for that long; ours comes first, and says what to do
     known = inspect.signature(jax.distributed.initialize).parameters
     name = "heartbeat_timeout_seconds"
-    timeout: dict[str, Any] = {name: int(2 * SECONDS_TO_MISS)} if name in known else {}
+    timeout: dict[str, Any] = {name: SECONDS_TO_ABORT} if name in known else {}
     try:
         jax.distributed.initialize(coordinator, processes, process_id, **timeout)
     except ValueError as error:
@@ -118,50 +118,47 @@ def leave(code: int) -> None:
 
 
 class _Watch:
-    """Gives signs of life and looks for those of the others, in the store that all processes of a run see; ends this process where one is missing."""
+    """Gives signs of life and looks for those of the others, in the store that process 0 keeps; ends this process where one is missing."""
 
     def __init__(self) -> None:
         from jax._src import distributed  # the store has no public name
 
-        self.client: Any = distributed.global_state.client
-        self.here, self.count = jax.process_index(), jax.process_count()
+        self.store: Any = distributed.global_state.client
+        self.own = f"{SIGNS}{jax.process_index()}"
+        self.answered = time.monotonic()
         self.leaving = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
+        for work in (self._look, self._wait_for_answers):
+            threading.Thread(target=work, daemon=True).start()
         atexit.register(self._leave)  # before jax's own, which waits for the others
 
-    def _run(self) -> None:
-        seen: dict[int, tuple[str, float]] = {}
+    def _look(self) -> None:
+        heard: dict[str, tuple[str, float]] = {}
         for number in range(sys.maxsize):
             try:
                 self._give(str(number))
-                signs = {other: self._sign_of(other) for other in range(self.count)}
-            except Exception:  # noqa: BLE001 - whatever it is, process 0, which keeps the store, does not answer
-                signs = {}
-            now = time.monotonic()
-            for other, sign in signs.items():
-                if other not in seen or seen[other][0] != sign:
-                    seen[other] = sign, now
-            if self.leaving.is_set():
+                signs = dict(self.store.key_value_dir_get(SIGNS))
+            except Exception:  # noqa: BLE001 - whatever it is, process 0 does not answer
+                self._end("0")
+            self.answered = time.monotonic()
+            for name, sign in signs.items():
+                if name not in heard or heard[name][0] != sign:
+                    heard[name] = sign, self.answered
+            for name, (sign, since) in heard.items():
+                if sign != LEFT and self.answered - since > SECONDS_TO_MISS:
+                    self._end(name.removeprefix(SIGNS))
+            if self.leaving.wait(SECONDS_BETWEEN_SIGNS):
                 return
-            if not signs:
-                self._end(0)
-            for other, (sign, heard) in seen.items():
-                if sign != LEFT and now - heard > SECONDS_TO_MISS:
-                    self._end(other)
-            self.leaving.wait(SECONDS_BETWEEN_SIGNS)
+
+    def _wait_for_answers(self) -> None:
+        """Where process 0 does not end but stands still, a question to it does not come back."""
+        while not self.leaving.wait(SECONDS_BETWEEN_SIGNS):
+            if time.monotonic() - self.answered > SECONDS_TO_MISS:
+                self._end("0")
 
     def _give(self, sign: str) -> None:
-        self.client.key_value_set(f"wior/alive/{self.here}", sign, allow_overwrite=True)
-
-    def _sign_of(self, process: int) -> str:
-        try:
-            return str(self.client.key_value_try_get(f"wior/alive/{process}"))
-        except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" in str(error):
-                return ""
-            raise
+        self.store.key_value_set(self.own, sign, allow_overwrite=True)
 
     def _leave(self) -> None:
         self.leaving.set()
@@ -170,6 +167,8 @@ class _Watch:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._give(LEFT)
 
-    def _end(self, process: int) -> None:
-        print(f"wior: {LOST.format(who=f'process {process}')}.", file=sys.stderr)
-        leave(1)
+    def _end(self, process: str) -> None:
+        if not self.leaving.is_set():
+            print(f"wior: {LOST.format(who=f'process {process}')}.", file=sys.stderr)
+            leave(1)
+        sys.exit()  # this thread

@@ -30,6 +30,13 @@ BATCH = "batch"
 BYTES_IN_PIECE = 2**28  # of a table that no process has whole
 
 
+class Point(NamedTuple):
+    """x and y, by the names that they have in a state."""
+
+    x: Tree
+    y: Tree
+
+
 class Split(NamedTuple):
     """A number of rows that a device axis has to divide."""
 
@@ -99,7 +106,7 @@ class Layout:
             for name in posed._data:
                 for path, leaf in jax.tree_util.tree_leaves_with_path(getattr(posed, name)):
                     self._demand_divides("data", f"{checks.path_name(name, path)}, whose rows are", np.shape(leaf)[0])
-        self.shardings({"x": x, "y": y})
+        self.shardings(Point(x, y))
 
     def demand_rows_fit(self, x: Tree) -> None:
         if self.rows is None:

@@ -16,7 +16,7 @@ from wior import blocks, checks, hosts, loop, tree
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
 from wior.fixed_batches import InFixedBatches
-from wior.layout import Layout, Split, as_layout, place
+from wior.layout import Layout, Point, Split, as_layout, place
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.progress import Report, bar
@@ -158,7 +158,8 @@ class Setup:
         cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
         splits = [Split(f"the {level} batch of", size) for level, size in dict(cut).items()]
         layout.demand_fit(splits, self.problem, self.x, self.y)
-        x, y = jax.tree.map(place, (self.x, self.y), layout.shardings((self.x, self.y)))
+        point = Point(self.x, self.y)
+        x, y = jax.tree.map(place, point, layout.shardings(point))
         placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
         return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
 
