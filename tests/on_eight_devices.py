@@ -3,6 +3,7 @@
 Prints a JSON object: for each check its name and `null`, or the traceback of what went wrong.
 """
 
+import dataclasses
 import functools
 import json
 import os
@@ -26,6 +27,7 @@ import problems
 import wior
 from wior import blocks
 from wior.communication import communication, of_program, one_step
+from wior.methods import classes
 from wior.orders import Herding, RandomReshuffling
 from wior.solve import prepare, run_key
 
@@ -189,6 +191,29 @@ def every_problem(folder):
             _case(name, order)
 
 
+def every_method(folder):
+    """All methods, with their defaults; none sends a table of rows, save those that read all data now and then."""
+    problems.M, problems.N, problems.COUNTS = 24, 4000, np.arange(24) % 4 + 1
+    names = {
+        wior.Bilevel: "bilevel, per example",
+        wior.Minimax: "minimax, per example",
+        wior.Compositional: "compositional, per example",
+        wior.ConditionalBilevel: "conditional bilevel, ragged",
+        wior.ConditionalCompositional: "conditional compositional, ragged",
+    }
+    for kind in classes():
+        name = names[kind.solves]
+        case = problems.CASES[name]()
+        algorithm = kind(**{field.name: 0.02 for field in dataclasses.fields(kind) if field.name.endswith("_lr")})
+        layout = wior.Layout(mesh(), rows="batch" if "per example" in name else None)
+        arguments = case.problem, algorithm, case.x0, case.y0
+        batch = (8, 3) if "conditional" in name else 8
+        split = wior.solve(*arguments, batch_size=batch, steps=5, mesh=layout)
+        close(split, wior.solve(*arguments, batch_size=batch, steps=5))
+        if kind.__name__ not in ("SPABA", "SRBA", "VRBO"):
+            assert communication(*arguments, mesh=layout, batch_size=batch).largest < 300, kind
+
+
 def each_device_has_its_share(folder):
     """The losses run on a share of the batch: no operation of a step has all of its rows and columns."""
     problem, x0, y0 = cleaning()
@@ -265,16 +290,19 @@ def another_run_is_refused(folder):
 
 
 def a_table_made_on_its_devices(folder):
-    """x0 may be split before it is given; no process needs room for all of it."""
+    """x0 and data may be split before they are given, here by a mesh of explicit axes; no process needs room for all of them."""
+    explicit = jax.make_mesh((8,), ("batch",))
+    spread = lambda values: jax.device_put(values, jax.sharding.NamedSharding(explicit, PartitionSpec("batch")))
     problem, x0, y0 = cleaning()
-    layout = wior.Layout(mesh(), rows="batch")
-    table = jax.device_put(x0["r"].rows, jax.sharding.NamedSharding(layout.mesh, PartitionSpec("batch")))
+    problem = wior.Bilevel(outer, inner, spread(rows(M, 0)), spread(rows(N, 1)))
+    layout = wior.Layout(explicit, rows="batch", data="batch")
+    table = spread(x0["r"].rows)
     given = wior.solve(
         problem, WIOR_BO, {**x0, "r": wior.PerExample(table)}, y0, batch_size=(8, 16), steps=30, seed=3,
         record_every=7, metrics=metrics, mesh=layout,
     )  # fmt: skip
     close(given, alone())
-    bad = wior.PerExample(table.at[5].set(jnp.nan))
+    bad = wior.PerExample(spread(np.where(np.arange(N) == 5, np.nan, x0["r"].rows)))
     with pytest.raises(ValueError, match=r"x0\['r'\].rows has values that are not finite"):
         wior.solve(problem, WIOR_BO, {**x0, "r": bad}, y0, batch_size=8, steps=1, mesh=layout)
 
@@ -326,7 +354,8 @@ QUICK = (
     layouts, another_run_is_refused, a_table_made_on_its_devices, bad_input,
 )  # fmt: skip
 SLOW = (
-    volume_of_the_block, rows_and_data_split, parameters_split_by_name, moving_average, fixed_batches, herding, many_runs, every_problem
+    volume_of_the_block, rows_and_data_split, parameters_split_by_name, moving_average, fixed_batches, herding, many_runs,
+    every_problem, every_method,
 )  # fmt: skip
 
 

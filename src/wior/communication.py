@@ -81,9 +81,8 @@ def communication(
     layout = as_layout(mesh)
     if layout is None:
         raise TypeError("mesh must be a jax.sharding.Mesh or a wior.Layout, got None")
-    alone = prepare(
-        problem, algorithm, layout.place_start(x0), y0, order, batch_size, None, 1, None, None, 0, None, None
-    )
+    problem, x0, y0 = layout.received(problem, x0, y0)
+    alone = prepare(problem, algorithm, x0, y0, order, batch_size, None, 1, None, None, 0, None, None)
     setup = alone.on(layout, {}, None)
     return of_program(one_step(setup).as_text(), layout.mesh.devices.size)
 

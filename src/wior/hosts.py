@@ -93,8 +93,9 @@ def demand_same(parts: Mapping[str, Any]) -> None:
         if not np.array_equal(every[process, i], every[0, i])
     ]
     if differing:
+        more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ValueError(
-            f"the processes of this run disagree: {'; '.join(differing)}. Start all of them with the same arguments and data"
+            f"the processes of this run disagree: {'; '.join(differing[:3])}{more}. Start all of them with the same arguments and data"
         )
 
 

@@ -64,8 +64,7 @@ class Layout:
             raise TypeError(
                 f"mesh must be a jax.sharding.Mesh or a wior.Layout, got {self.mesh!r} of type {type(self.mesh).__name__}"
             )
-        # the compiler is to derive what follows from the wishes; axes that are explicit would have to be named in every operation
-        own = Mesh(self.mesh.devices, self.mesh.axis_names, axis_types=(AxisType.Auto,) * self.mesh.devices.ndim)
+        own = automatic(self.mesh)
         object.__setattr__(self, "mesh", own)
         names = own.axis_names
         if not self.batch:
@@ -148,11 +147,12 @@ class Layout:
 
         return jax.tree.map(one, batch)
 
-    def place_start(self, x: Tree) -> Tree:
-        """x0 with the rows of its `PerExample` leaves on their devices: a table may not fit on one."""
+    def received(self, problem: Problem, x: Tree, y: Tree) -> tuple[Problem, Tree, Tree]:
+        """What the user gave, ready to be looked at: the rows of `PerExample` leaves are on their devices, since a table may not fit on one."""
         if self.spans_processes:  # before any array is, which takes all of them
             hosts.demand_same({"mesh": self.describe(), "shapes of x0": [str(np.shape(a)) for a in jax.tree.leaves(x)]})
         self.demand_rows_fit(x)
+        problem, x, y = with_automatic_axes((problem, x, y))
 
         def one(leaf: Any) -> Any:
             array = is_per_example(leaf) and isinstance(leaf.rows, (np.ndarray, jax.Array)) and np.ndim(leaf.rows) > 0
@@ -161,7 +161,7 @@ class Layout:
             axis = PartitionSpec() if self.rows is None else PartitionSpec(self.rows)
             return PerExample(place(leaf.rows, self._sharding(axis)))
 
-        return jax.tree.map(one, x, is_leaf=is_per_example)
+        return problem, jax.tree.map(one, x, is_leaf=is_per_example), y
 
     def place(self, values: Tree) -> Tree:
         """Values on every device."""
@@ -293,6 +293,22 @@ def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
         return jax.random.wrap_key_data(place(jax.random.key_data(leaf), sharding), impl=jax.random.key_impl(leaf))
     values = np.asarray(leaf)
     return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+
+def automatic(mesh: Any) -> Mesh:
+    """A mesh on which the compiler derives what follows from the wishes; axes that are explicit would have to be named in every operation."""
+    return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim)
+
+
+def with_automatic_axes(values: Tree) -> Tree:
+    """Arrays that the user has spread by a mesh of explicit axes, as jax.make_mesh gives, where they are, by one of automatic axes."""
+
+    def one(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or not isinstance(leaf.sharding, NamedSharding):
+            return leaf
+        return jax.device_put(leaf, NamedSharding(automatic(leaf.sharding.mesh), leaf.sharding.spec))
+
+    return jax.tree.map(one, values)
 
 
 def in_pieces(leaf: Any) -> Iterator[np.ndarray]:

@@ -81,7 +81,7 @@ def solve(
     """
     layout = as_layout(mesh)
     if layout is not None:
-        x0 = layout.place_start(x0)
+        problem, x0, y0 = layout.received(problem, x0, y0)
     setup = prepare(
         problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
     )

@@ -86,6 +86,8 @@ def sweep(
     layout = as_layout(mesh)
     if layout is not None and layout != Layout(layout.mesh, layout.batch):
         raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
+    if layout is not None:
+        problem, x0, y0 = layout.received(problem, x0, y0)
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
