@@ -119,17 +119,26 @@ def command(arguments, environment):
     )  # fmt: skip
 
 
+def slurm(job, process):
+    place = {"SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    return place | {"SLURM_JOB_ID": str(job), "SLURM_PROCID": str(process), "SLURM_LOCALID": str(process)}
+
+
+def open_mpi(job, process):
+    names = {"SIZE": 2, "RANK": process, "LOCAL_RANK": process}
+    place = {"OMPI_MCA_orte_hnp_uri": f"{job * 2**12}.0;tcp://127.0.0.1:34911"}
+    return place | {f"OMPI_COMM_WORLD_{name}": str(number) for name, number in names.items()}
+
+
 @pytest.mark.slow
-def test_the_command_line_under_slurm(tmp_path):
-    """Processes that SLURM starts find each other; the first alone prints and writes."""
+@pytest.mark.parametrize("launcher", [slurm, open_mpi], ids=lambda launcher: launcher.__name__)
+def test_the_command_line_under_a_launcher(launcher, tmp_path):
+    """Processes find each other by what the launcher tells them; the first alone prints and writes."""
     run = ["run", "portfolio", "--quick", "--steps=40", "--batch-size=8", "--outer-lr=0.01,0.03", "--inner-lr=0.1"]
     run += ["--json", "--no-progress"]
     job = 1 + free_port() % 4000  # jax takes its port from the number of the job
-    slurm = {"SLURM_JOB_ID": str(job), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
-    begun = [
-        command([*run, "--distributed", f"--out={tmp_path / 'both'}"], slurm | {"SLURM_PROCID": str(process), "SLURM_LOCALID": str(process)})
-        for process in range(2)
-    ]  # fmt: skip
+    together = [*run, "--distributed", f"--out={tmp_path / 'both'}"]
+    begun = [command(together, launcher(job, process)) for process in range(2)]
     alone = command([*run, f"--out={tmp_path / 'alone'}"], {})
     (first, said), (second, _), (want, _) = (process.communicate(timeout=300) for process in (*begun, alone))
     assert [process.returncode for process in (*begun, alone)] == [0, 0, 0], said
