@@ -343,6 +343,11 @@ def bad_input(folder):
             run(**{"mesh": mesh(), "batch_size": 8} | options)
     with pytest.raises(ValueError, match=r"rows='model' is not an axis of the mesh; it has 'batch' \(8 devices\)"):
         wior.Layout(mesh(), rows="model")
+    problem, x0, y0 = cleaning()
+    with pytest.raises(ValueError, match=r"x0\['r'\] is PerExample with shape \(\); its first axis must be 80"):
+        wior.solve(
+            problem, WIOR_BO, {**x0, "r": wior.PerExample(np.array(1.0))}, y0, steps=1, mesh=wior.Layout(mesh(), rows="batch")
+        )  # fmt: skip
     case = problems.CASES["minimax"]()
     with pytest.raises(ValueError, match="rows='batch' splits PerExample leaves, and x0 has none"):
         wior.solve(case.problem, case.algorithm, case.x0, case.y0, steps=1, mesh=wior.Layout(mesh(), rows="batch"))

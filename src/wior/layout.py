@@ -111,7 +111,7 @@ class Layout:
         if self.rows is None:
             return
         for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
-            if is_per_example(leaf):
+            if is_per_example(leaf) and np.ndim(leaf.rows) > 0:  # a single number is left to the checks of x0
                 self._demand_divides("rows", f"{checks.path_name('x0', path)}, whose rows are", np.shape(leaf.rows)[0])
 
     def shardings(self, carried: Tree) -> Tree:
