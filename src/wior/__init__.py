@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 from wior import baselines, orders, sources
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import Checkpoint
+from wior.communication import Communication, communication
 from wior.hypergradient import HyperGradient, hypergradient
+from wior.layout import Layout
 from wior.loop import NonFiniteError
 from wior.methods import Method, methods
 from wior.order_error import OrderError, order_error, plot_order_errors
@@ -23,11 +25,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Bilevel",
     "Checkpoint",
+    "Communication",
     "Compositional",
     "ConditionalBilevel",
     "ConditionalCompositional",
     "HyperGradient",
     "LabelCleaner",
+    "Layout",
     "Method",
     "Minimax",
     "NonFiniteError",
@@ -43,6 +47,7 @@ __all__ = [
     "WiORComp",
     "WiORMinimax",
     "baselines",
+    "communication",
     "hypergradient",
     "methods",
     "order_error",

@@ -25,6 +25,7 @@ from jax import lax
 
 from wior import oracle, visits
 from wior.algorithms.algorithm import Algorithm, Draws, Reserve, Reserves, Seen, Visits
+from wior.layout import Layout
 from wior.orders import Herding, Order, RandomReshuffling, ShuffleOnce
 from wior.orders import herding as herd
 from wior.orders.bijection import LARGEST
@@ -85,6 +86,7 @@ class Plan:
     length: int
     unit: int  # steps in a loop of known length
     window: int = 0  # steps whose rows are gathered at once, where there are streamed levels
+    layout: Layout | None = None  # on many devices, where everything lies
 
     @property
     def visits_known(self) -> bool:
@@ -226,7 +228,11 @@ def begin(plan: Plan, problem: Any, algorithm: Any, keys: tuple[jax.Array, ...],
     if isinstance(plan.visit_order, Herding):
         orders = visits.first_orders(problem, keys[VISITS], plan.streams[0].n, plan.visit_size)
     # a block takes its carry over, so nothing in it may be shared, least of all with the caller's x and y
-    return jax.tree.map(jnp.copy, Carry(state, memories, orders))
+    return _in_place(plan, jax.tree.map(jnp.copy, Carry(state, memories, orders)))
+
+
+def _in_place(plan: Plan, carry: Carry) -> Carry:
+    return carry if plan.layout is None else plan.layout.kept(carry)
 
 
 def seen_shapes(plan: Plan, problem: Any, algorithm: Any, state: Any) -> Seen:
@@ -249,6 +255,8 @@ def advance(
         None if s.adaptive else _ahead(plan, s, k, place, start.window).reshape(plan.length, s.batches, s.batch)
         for s, k, place in zip(plan.streams, keys, start.places, strict=False)
     )
+    if plan.layout is not None:
+        ahead = plan.layout.whole(ahead)
     known: dict[str, int] = {}
     visits_at = functools.partial(_visits, plan, problem, algorithm, key=keys[VISITS], start=start)
     laid = None
@@ -302,7 +310,7 @@ def advance(
             (tail, taken + s.chunk) if s.adaptive else (tail, taken)
             for s, (tail, taken) in zip(plan.streams, places, strict=True)
         )
-        return places, Carry(state, memories, orders), calls
+        return places, _in_place(plan, Carry(state, memories, orders)), calls
 
     def steps(first: jax.Array, last: jax.Array, everything: Any) -> Any:
         if plan.unit > 1:

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -27,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
+from wior.layout import in_pieces
 from wior.lock import FolderLock, InUse
 from wior.sources import Streamed
 
@@ -63,7 +65,7 @@ class Saved:
     """What a save holds: the carry's leaves, the history so far, and the counters that go with it."""
 
     step: int
-    leaves: list[np.ndarray]
+    leaves: list[Any]  # arrays of the host, and those of the devices that are split among them
     history: dict[str, np.ndarray]
     about: dict[str, Any]
 
@@ -83,7 +85,7 @@ class Store:
         self._while_open = contextlib.ExitStack()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / ".writable"
+            probe = self.folder / f".writable-{jax.process_index()}-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink(missing_ok=True)
             if jax.process_index() == 0:
@@ -106,24 +108,28 @@ class Store:
         """Writes a save, then removes those that are too many. Raises `SaveError` where it cannot; the older ones stay then."""
         if saved.step in self._steps() and saved.step not in self._damaged:
             return
-        arrays = {f"carry.{i:05d}": leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
+        leaves = {_name(i): leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
+        # what is split among devices is written by those that have it, and read by those that will
+        split = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, jax.Array)}
+        arrays = {name: leaf for name, leaf in leaves.items() if name not in split}
         arrays |= {f"history.{name}": values for name, values in saved.history.items()}
-        about = {"format": FORMAT, "description": self.description, **saved.about}
+        about = {"format": FORMAT, "description": self.description, "split": sorted(split), **saved.about}
         about["arrays"] = {name: checksum(value) for name, value in arrays.items()}
+        about["arrays"] |= {name: split_checksum(value) for name, value in split.items()}
         about["checksum"] = _text_checksum(about)
         args = self._ocp.args
+        items = {"arrays": args.StandardSave(arrays), "about": args.JsonSave(about)}
+        if split:
+            items["split"] = args.StandardSave(split)
         try:
             if saved.step in self._damaged:
                 self._remove(saved.step)
             with _silent_orbax():
-                self._writer.save(
-                    self.folder / str(saved.step),
-                    args=args.Composite(arrays=args.StandardSave(arrays), about=args.JsonSave(about)),
-                )
+                self._writer.save(self.folder / str(saved.step), args=args.Composite(**items))
         except Exception as error:  # of many kinds: where the disk is full tensorstore raises a ValueError
             self._remove_leftovers()
             raise SaveError(
-                f"{self._named} cannot be written at step {saved.step}: {self._reason(error, arrays)}; {self._kept()}"
+                f"{self._named} cannot be written at step {saved.step}: {self._reason(error, leaves)}; {self._kept()}"
             ) from error
         self._damaged.discard(saved.step)
         good = [step for step in self._steps() if step not in self._damaged]
@@ -195,20 +201,35 @@ class Store:
 
     def _read(self, step: int, like: list[Any]) -> Saved:
         args = self._ocp.args
+        place = self.folder / str(step)
         with _silent_orbax():
-            found = self._writer.restore(
-                self.folder / str(step), args=args.Composite(arrays=args.StandardRestore(), about=args.JsonRestore())
-            )
-        about, arrays = found["about"], {name: np.asarray(value) for name, value in found["arrays"].items()}
+            about = self._writer.restore(place, args=args.Composite(about=args.JsonRestore()))["about"]
         self._demand_same_run(about)
-        if about["arrays"] != {name: checksum(value) for name, value in arrays.items()}:
+        wanted = {_name(i): leaf for i, leaf in enumerate(like)}
+        items = {"arrays": args.StandardRestore()}
+        split = about["split"]
+        if split:
+            shapes = {
+                name: jax.ShapeDtypeStruct(wanted[name].shape, wanted[name].dtype, sharding=wanted[name].sharding)
+                for name in split
+            }
+            items["split"] = args.StandardRestore(shapes)
+        with _silent_orbax():
+            found = self._writer.restore(place, args=args.Composite(**items))
+        arrays = {name: np.asarray(value) for name, value in found["arrays"].items()}
+        sums = {name: checksum(value) for name, value in arrays.items()}
+        sums |= {name: split_checksum(found["split"][name]) for name in split}
+        if about["arrays"] != sums:
             raise ValueError("its numbers are not those that were written")
         leaves = []
-        for i, leaf in enumerate(like):
-            value = arrays[f"carry.{i:05d}"] if leaf.size else np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in wanted.items():
+            if name in split:
+                value = found["split"][name]
+            else:
+                value = arrays[name] if leaf.size else np.zeros(leaf.shape, leaf.dtype)
             if value.shape != leaf.shape or value.dtype != leaf.dtype:
                 raise ValueError(
-                    f"array {i} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
+                    f"array {name} is {value.dtype}{list(value.shape)}, expected {leaf.dtype}{list(leaf.shape)}"
                 )
             leaves.append(value)
         history = {
@@ -241,9 +262,34 @@ class _OfAnotherRun(ValueError):
     pass
 
 
-def checksum(value: np.ndarray) -> int:
+def _name(number: int) -> str:
+    return f"carry.{number:05d}"
+
+
+def checksum(value: np.ndarray, before: int = 0) -> int:
     """Of the bytes alone, in whichever type they are."""
-    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    return zlib.crc32(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data, before)
+
+
+def split_checksum(value: jax.Array) -> int:
+    """Of an array that no process has whole: the same whichever way it is split."""
+    return int(_sum_of_words(value))
+
+
+@jax.jit
+def _sum_of_words(value: jax.Array) -> jax.Array:
+    """The sum of hashes of every word and its place, modulo 2³²."""
+    value = value.astype(jnp.uint8) if value.dtype == bool else value
+    width = min(value.dtype.itemsize, 4)
+    words = jax.lax.bitcast_convert_type(value, jnp.dtype(f"uint{8 * width}")).astype(jnp.uint32)
+    place = jnp.zeros((), jnp.uint32)
+    for axis, length in enumerate(words.shape):
+        place = place * jnp.uint32(length % 2**32) + jax.lax.broadcasted_iota(jnp.uint32, words.shape, axis)
+    # the finaliser of MurmurHash3
+    word = words ^ (place * jnp.uint32(0x9E3779B9))
+    word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
+    word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
+    return jnp.sum(word ^ (word >> 16), dtype=jnp.uint32)
 
 
 def describe_tree(data: Tree) -> dict[str, Any]:
@@ -253,8 +299,10 @@ def describe_tree(data: Tree) -> dict[str, Any]:
     """
 
     def about(shape: Any, leaf: Any) -> list[Any]:
-        value = np.asarray(leaf)
-        return [list(shape), str(value.dtype), checksum(value)]
+        found = 0
+        for value in in_pieces(leaf):
+            found = checksum(value, found)
+        return [list(shape), str(jnp.result_type(leaf)), found]
 
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):

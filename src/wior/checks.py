@@ -160,7 +160,9 @@ def floating(name: str, variable: Tree) -> Tree:
             raise TypeError(
                 f"{path_name(name, path)} has dtype {dtype}; it is differentiated and must be floating point, for example float32"
             )
-        if not np.all(np.isfinite(np.asarray(leaf, np.float64))):
+        # what lies on many devices is looked at where it lies
+        spread = isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
+        if not np.all(jnp.isfinite(leaf).all() if spread else np.isfinite(np.asarray(leaf, np.float64))):
             raise ValueError(
                 f"{path_name(name, path)} has values that are not finite; the start of a run must be finite"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -310,14 +311,28 @@ def run(
     resume: RESUME = False,
     as_json: AS_JSON = False,
     progress: PROGRESS = True,
+    distributed: Annotated[
+        bool,
+        typer.Option(
+            "--distributed", help="One of many processes, found by SLURM, Open MPI, Kubernetes or a cloud TPU."
+        ),
+    ] = False,
+    coordinator: Annotated[str | None, typer.Option(help="Of --distributed elsewhere: host:port of process 0.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="The number of processes.")] = None,
+    process_id: Annotated[int | None, typer.Option(min=0, help="The number of this process, from 0.")] = None,
     debug: DEBUG = False,
 ) -> None:
     """Run one method under one order on a task.
 
-    Where several step sizes are given, or none, the best of them is chosen and reported.
+    Where several step sizes are given, or none, the best of them is chosen and reported. With --distributed each device of all processes computes
+    its share of every batch; --out is a folder that all processes see, and process 0 writes and prints.
     """
     contest = _contest(task, method, order, steps, batch_size, outer_lr, inner_lr)
-    _show(_perform(contest, f"run {task}", out, (data, seeds, quick, progress), resume, debug), as_json)
+    given = (data, seeds, quick, progress, (), distributed)
+    with _in_company(distributed, (coordinator, processes, process_id), debug) as is_first:
+        summary = _perform(contest, f"run {task}", out, given, resume, debug)
+        if is_first:
+            _show(summary, as_json)
 
 
 @app.command()
@@ -364,6 +379,28 @@ def tasks() -> None:
     for name, task in TASKS.items():
         table.add_row(name, task.about, task.problem.__name__, task.data)
     _console().print(table, highlight=False)
+
+
+@contextlib.contextmanager
+def _in_company(distributed: bool, where: tuple[str | None, int | None, int | None], debug: bool) -> Iterator[bool]:
+    """Joins this process to the others of a run; yields whether it is the one that prints."""
+    if not distributed:
+        if any(value is not None for value in where):
+            raise typer.BadParameter("--coordinator, --processes and --process-id are for --distributed")
+        yield True
+        return
+    from wior import hosts
+
+    # what collectives on a CPU have to say would stand in the output
+    own = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(own, "w", encoding="utf-8")
+    with _one_line(debug):
+        hosts.join(*where)
+    try:
+        yield hosts.is_first()
+    except typer.Exit as ended:
+        hosts.leave(ended.exit_code)  # the others would wait for this process, and it for them
 
 
 def _contest(

@@ -173,7 +173,9 @@ class Feed:
             pass
         # threads do not know what the thread of the run was told about types and devices
         with _enable_x64(self.x64), jax.default_device(self.device):
-            put = jax.device_put((rows, numbers))
+            put = (
+                jax.device_put((rows, numbers)) if self.plan.layout is None else self.plan.layout.place((rows, numbers))
+            )
             return put if self.kept is None else jax.block_until_ready(put)
 
     def _buffers(self, name: str, data: Tree, places: int) -> Tree:

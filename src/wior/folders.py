@@ -40,7 +40,7 @@ class RunFolder:
         self.path = out.expanduser().resolve()
         self.config = json.loads(json.dumps(config))
         refuse_what_is_not_ours(self.path, made_by_wior)
-        self.work = self.path.with_name(f".{self.path.name}-unfinished")
+        self.work = work_folder(out)
         self._remove_if_nothing_is_done()
         if self.work.exists():
             if not resume:
@@ -57,22 +57,19 @@ class RunFolder:
 
     def piece(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """The arrays that `make` returns, or those that it returned before the run was interrupted."""
-        path = self.work / PIECES / f"{_as_file_name(name)}.npz"
-        if path.exists():
-            with np.load(path, allow_pickle=False) as saved:
-                return {key: saved[key] for key in saved.files}
+        if self.has(name):
+            return read_piece(self.work, name)
         arrays = make()
         self._refuse_if_taken_over()
-        write_arrays(path, arrays)
-        shutil.rmtree(self._checkpoint(name), ignore_errors=True)
+        write_arrays(piece_path(self.work, name), arrays)
+        shutil.rmtree(checkpoint_path(self.work, name), ignore_errors=True)
         return arrays
 
+    def has(self, name: str) -> bool:
+        return piece_path(self.work, name).exists()
+
     def checkpoint(self, name: str) -> Checkpoint | None:
-        """Where a long piece saves itself, now and then; nowhere on a machine without orbax."""
-        if importlib.util.find_spec("orbax") is None:
-            return None
-        # the end is in the piece itself
-        return Checkpoint(self._checkpoint(name), every_seconds=SECONDS_BETWEEN_SAVES, keep=1, at_end=False)
+        return piece_checkpoint(self.work, name)
 
     def finish(self) -> None:
         """Gives the folder its name; its pieces are in the history by now."""
@@ -115,9 +112,6 @@ class RunFolder:
         except (OSError, ValueError, TypeError):
             return {}
 
-    def _checkpoint(self, name: str) -> Path:
-        return self.work / CHECKPOINTS / _as_file_name(name)
-
     def _check_same_run(self) -> None:
         before = self._saved_config()
         self.config |= {key: before[key] for key in MACHINE if key in before}
@@ -127,6 +121,33 @@ class RunFolder:
                 f"the unfinished run in {self.work} is another one (it differs in {', '.join(differing)}); "
                 "resume it with its own options, or delete it"
             )
+
+
+def work_folder(out: Path) -> Path:
+    """Where the work on the folder `out` lies until it is finished."""
+    path = out.expanduser().resolve()
+    return path.with_name(f".{path.name}-unfinished")
+
+
+def piece_path(work: Path, name: str) -> Path:
+    return work / PIECES / f"{_as_file_name(name)}.npz"
+
+
+def read_piece(work: Path, name: str) -> Arrays:
+    with np.load(piece_path(work, name), allow_pickle=False) as saved:
+        return {key: saved[key] for key in saved.files}
+
+
+def checkpoint_path(work: Path, name: str) -> Path:
+    return work / CHECKPOINTS / _as_file_name(name)
+
+
+def piece_checkpoint(work: Path, name: str) -> Checkpoint | None:
+    """Where a long piece saves itself, now and then; nowhere on a machine without orbax."""
+    if importlib.util.find_spec("orbax") is None:
+        return None
+    # the end is in the piece itself
+    return Checkpoint(checkpoint_path(work, name), every_seconds=SECONDS_BETWEEN_SAVES, keep=1, at_end=False)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -15,9 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from wior import blocks, oracle
 from wior.checkpoint import Saved, SaveError, Store
+from wior.layout import place
 from wior.progress import Report
 
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
@@ -51,6 +53,7 @@ class Program:
     finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
     hint: Callable[[list[str]], str]  # what to change when a variable is not
     room: Callable[[int, blocks.Carry], int] | None = None  # how many steps from one on data are at hand for
+    agreed: Callable[[float], float] = float  # the reading of a clock that all processes of a run go by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +77,13 @@ class Finished:
 class _Clock:
     """Adds up the seconds of its uses."""
 
-    def __init__(self, seconds: float = 0.0):
-        self.seconds = seconds
+    def __init__(self, agreed: Callable[[float], float]):
+        self.seconds, self.agreed = 0.0, agreed
 
     def time(self, work: Callable[[], Any]) -> Any:
         begun = time.perf_counter()
         result = jax.block_until_ready(work())
-        self.last = time.perf_counter() - begun
+        self.last = self.agreed(time.perf_counter() - begun)
         self.seconds += self.last
         return result
 
@@ -92,11 +95,11 @@ class _Run:
         self.program, self.limits, self.store, self.report = program, limits, store, report
         self.carry = program.begin()
         self.step = self.begun = 0
-        self.steps_clock, self.metrics_clock, self.compile_clock = _Clock(), _Clock(), _Clock()
+        self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(program.agreed) for _ in range(3))
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
         self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
         self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
-        self.snapshot_at = self.begun_at = self.saved_at = time.perf_counter()
+        self.snapshot_at = self.begun_at = self.saved_at = self.now()
         self.save_seconds: list[float] = []
 
     def resume(self) -> None:
@@ -111,7 +114,9 @@ class _Run:
                 f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the {self.limits.steps} steps asked for; "
                 "ask for more steps or give another folder"
             )
-        self.carry = jax.tree.unflatten(structure, [jnp.array(leaf) for leaf in saved.leaves])
+        self.carry = jax.tree.unflatten(
+            structure, [put(value, leaf) for value, leaf in zip(saved.leaves, leaves, strict=True)]
+        )
         self.step = self.begun = saved.step
         self.history = {name: list(saved.history[name]) for name in self.history}
         about = saved.about
@@ -122,7 +127,7 @@ class _Run:
     def compile(self) -> None:
         # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
         self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
-        overhead = _Clock()
+        overhead = _Clock(self.program.agreed)
         self.carry, *_ = overhead.time(lambda: self._advanced(0))
         self.overhead = overhead.seconds
         if self.program.measure_compiles:
@@ -132,6 +137,9 @@ class _Run:
         """The most steps that a block from `step` on may have."""
         length = self.program.plan.length
         return length if self.program.room is None else min(length, self.program.room(step, carry))
+
+    def now(self) -> float:
+        return self.program.agreed(time.perf_counter())
 
     def steps_in_time(self, seconds: float) -> int:
         """How many steps fit, by the pace of the last block; a few before there was one."""
@@ -173,18 +181,18 @@ class _Run:
         """A save that fails is a warning: the numbers are right without it, and stopping would lose more of them."""
         if self.store is None:
             return
-        begun = time.perf_counter()
+        begun = self.now()
         about = {
             "seconds": self.steps_clock.seconds,
             "metric_seconds": self.metrics_clock.seconds,
             "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
         }
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(self.carry)]
+        leaves = [np.asarray(leaf) if leaf.is_fully_replicated else leaf for leaf in jax.tree.leaves(self.carry)]
         try:
             self.store.save(Saved(self.step, leaves, arrays(self.history), about))
         except SaveError as error:
             warnings.warn(f"{error}; {then}", stacklevel=4)
-        self.saved_at = time.perf_counter()
+        self.saved_at = self.now()
         self.save_seconds.append(self.saved_at - begun)
 
     def time_to_save(self) -> bool:
@@ -193,7 +201,7 @@ class _Run:
         every = self.store.checkpoint.every_steps
         if every is not None and self.step % every == 0:
             return True
-        now = time.perf_counter()
+        now = self.now()
         with_another = sum(self.save_seconds) + sum(self.save_seconds[-1:])  # which will take as long as the last
         return now - self.saved_at > self.store.checkpoint.every_seconds and with_another <= SHARE_OF_SAVES * (
             now - self.begun_at
@@ -218,9 +226,9 @@ class _Run:
         return self.program.advance(self.carry, self.step, np.int32(count))
 
     def _keep_snapshot(self) -> None:
-        if time.perf_counter() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
+        if self.now() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
             self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
-            self.snapshot_at = time.perf_counter()
+            self.snapshot_at = self.now()
 
     def _find_first_non_finite(self) -> tuple[int, list[str]]:
         """Runs again from the last snapshot, in ever smaller blocks, up to the step that did it."""
@@ -251,7 +259,7 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     if not run.history["step"]:
         run.record()
     stopped_by = _reached(run, limits)
-    run.begun_at = run.saved_at = time.perf_counter()
+    run.begun_at = run.saved_at = run.now()
     while not stopped_by:
         run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
         run.demand_finite()
@@ -269,6 +277,13 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
     return Finished(
         run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds
     )
+
+
+def put(value: Any, like: jax.Array) -> jax.Array:
+    """A saved array as a new one that lies where another one does."""
+    if isinstance(like.sharding, NamedSharding):
+        return jnp.copy(place(value, like.sharding))  # a block takes it over, and may not take the host's memory
+    return jnp.array(value)
 
 
 def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:

@@ -10,12 +10,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
-from wior import blocks, checks, loop, tree
+from wior import blocks, checks, hosts, loop, tree
 from wior.algorithms.algorithm import Algorithm, NotAtHand
 from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
 from wior.feed import Feed
 from wior.fixed_batches import InFixedBatches
+from wior.layout import Layout, Point, Split, as_layout, place
 from wior.orders import Order, RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.progress import Report, bar
@@ -23,6 +25,8 @@ from wior.progress import Report, bar
 Tree = Any
 Metrics = Callable[[Tree, Tree], dict[str, Any]]
 Orders = Order | tuple[Order, Order]
+
+LEVELS = ("outer", "inner")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +61,7 @@ def solve(
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Report = False,
+    mesh: Mesh | Layout | None = None,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
@@ -75,11 +80,19 @@ def solve(
     them are in memory, and the numbers are those of the same data as arrays, bit for bit.
 
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
+
+    With `mesh`, a `jax.sharding.Mesh`, each device computes its share of every batch; a `wior.Layout` of it splits parameters, `PerExample`
+    rows or the data too. The numbers are those of one device to rounding.
     """
+    layout = as_layout(mesh)
+    if layout is not None:
+        problem, x0, y0 = layout.received(problem, x0, y0)
     setup = prepare(
         problem, algorithm, x0, y0, order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every
     )
-    keys = blocks.stream_keys(setup.plan, run_key(seed))
+    if layout is not None:
+        setup = setup.on(layout, {"seed": seed}, checkpoint)
+    keys = setup.placed(blocks.stream_keys(setup.plan, run_key(seed)))
     measure = measurement(metrics, setup.x, setup.y)
     bare = setup.problem.without_sources()
     feed = Feed(setup.plan, setup.problem, keys, setup.limits.steps) if setup.plan.window else None
@@ -102,16 +115,11 @@ def solve(
         hint=functools.partial(_hint, setup.algorithm),
         room=None if feed is None else feed.room,
     )
-    store = None
     try:
-        store = open_store(checkpoint, lambda: {**setup.describe(), "seed": seed})
-        with bar(progress, title(algorithm, order), setup.limits.steps) as report:
-            done = loop.drive(program, setup.limits, store, report)
+        done = driven(program, setup, checkpoint, {"seed": seed}, progress, title(algorithm, order))
     finally:
         if feed is not None:
             feed.close()
-        if store is not None:
-            store.close()
     state = done.carry.state
     return Result(
         state.x,
@@ -138,6 +146,7 @@ class Setup:
     limits: loop.Limits
     metric_names: tuple[str, ...]
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
+    alone: Setup | None = None  # of a run on many devices, the same run on one
 
     def drawn(self, step: int) -> tuple[float, float]:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
@@ -152,8 +161,32 @@ class Setup:
             return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
         return outer, passes.get("inner", outer)
 
+    def on(self, layout: Layout, more: dict[str, Any], checkpoint: str | Path | Checkpoint | None) -> Setup:
+        """The same run on many devices; `more` tells it from others beside its description."""
+        if layout.spans_processes:
+            saves = [checkpoint.every_seconds, checkpoint.every_steps] if isinstance(checkpoint, Checkpoint) else None
+            limits, jax_settings = (
+                dataclasses.astuple(self.limits),
+                [jax.__version__, jax.config.read("jax_enable_x64")],
+            )
+            asked = {"mesh": layout.describe(), "length and records": limits, "checkpoint": [checkpoint is None, saves]}
+            hosts.demand_same({**self.describe(), **more, **asked, "jax": jax_settings})
+        cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
+        splits = [Split(f"the {level} batch of", size) for level, size in dict(cut).items()]
+        layout.demand_fit(splits, self.problem, self.x, self.y)
+        point = Point(self.x, self.y)
+        x, y = jax.tree.map(place, point, layout.shardings(point))
+        placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
+        return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
+
+    def placed(self, values: Tree) -> Tree:
+        """Values where the program expects them."""
+        return values if self.plan.layout is None else self.plan.layout.place(values)
+
     def describe(self) -> dict[str, Any]:
-        """What tells this run from another one, for its checkpoint folder."""
+        """What tells this run from another one, for its checkpoint folder; not where it runs."""
+        if self.alone is not None:
+            return self.alone.describe()
         return {
             "problem": type(self.problem).__name__,
             "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
@@ -169,6 +202,29 @@ class Setup:
             "metrics": list(self.metric_names),
             "jax": jax.__version__,
         }
+
+
+def driven(
+    program: loop.Program,
+    setup: Setup,
+    checkpoint: str | Path | Checkpoint | None,
+    more: dict[str, Any],
+    progress: bool | Report,
+    heading: str,
+) -> loop.Finished:
+    """Drives a program to its end; `more` stands beside its description in a checkpoint folder."""
+    many = setup.plan.layout is not None and setup.plan.layout.spans_processes
+    if many:
+        program = dataclasses.replace(program, agreed=hosts.agreed)
+        progress = progress if hosts.is_first() else False
+    with hosts.loss_is_clear(many):
+        store = open_store(checkpoint, lambda: {**setup.describe(), **more})
+        try:
+            with bar(progress, heading, setup.limits.steps) as report:
+                return loop.drive(program, setup.limits, store, report)
+        finally:
+            if store is not None:
+                store.close()
 
 
 def prepare(

@@ -12,14 +12,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from wior import blocks, checks, loop
 from wior.algorithms.algorithm import Algorithm
 from wior.checkpoint import Checkpoint, describe_algorithm
+from wior.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
-from wior.progress import Report, bar
-from wior.solve import Metrics, Orders, Setup, compiled, compiles, open_store, prepare, run_key, title
+from wior.progress import Report
+from wior.solve import Metrics, Orders, Setup, compiled, compiles, driven, prepare, run_key, title
 
 Tree = Any
 
@@ -67,6 +69,7 @@ def sweep(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Report = False,
     side_by_side: bool | None = None,
+    mesh: Mesh | None = None,
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
@@ -77,13 +80,19 @@ def sweep(
     `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
     of which any run diverged is never the best. `side_by_side` says whether the runs go together through every step or one after
     another inside the program, and is chosen by the device and the size of y where not given: a network of convolutions is
-    faster one after another. The other arguments are those of `solve`.
+    faster one after another. With `mesh` every run splits its batches over the devices, and the state of every run lies whole on each of
+    them. The other arguments are those of `solve`.
     """
     if isinstance(problem, Problem) and problem.streamed():
         raise ValueError(
             f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its own; "
             "give arrays that fit on the device, or call solve for each run"
         )
+    layout = as_layout(mesh)
+    if layout is not None and layout != Layout(layout.mesh, layout.batch):
+        raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
+    if layout is not None:
+        problem, x0, y0 = layout.received(problem, x0, y0)
     chosen = seed_list(seeds)
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
@@ -107,6 +116,9 @@ def sweep(
         )
         for members in groups
     ]
+    if layout is not None:
+        more = {"seeds": chosen, "grid": [describe_algorithm(one) for one in algorithms]}
+        setups = [one.on(layout, more, checkpoint) for one in setups]
     setup = setups[0]
     if best_by is not None and best_by not in setup.metric_names:
         raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
@@ -199,9 +211,11 @@ def _run_together(
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
-    stacked = jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
+    stacked = setup.placed(
+        jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
+    )
     each = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
-    keys = jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each)
+    keys = setup.placed(jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each))
     begin = functools.partial(blocks.begin, setup.plan, setup.problem)
     # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
     together = side_by_side and not setup.algorithm.cost_varies
@@ -219,16 +233,8 @@ def _run_together(
         finite=None,
         hint=lambda variables: "",
     )
-    store = open_store(
-        checkpoint,
-        lambda: {**setup.describe(), "algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds},
-    )
-    try:
-        with bar(progress, heading, setup.limits.steps) as report:
-            return loop.drive(program, setup.limits, store, report)
-    finally:
-        if store is not None:
-            store.close()
+    more = {"algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds}
+    return driven(program, setup, checkpoint, more, progress, heading)
 
 
 def _measure_all(

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 import wior
 from wior import loop, oracle
@@ -133,16 +134,17 @@ def compare(
     records: int = 50,
     timed: bool = True,
     tuning_steps: int | None = None,
+    mesh: Mesh | None = None,
 ) -> list[Outcome]:
     """Runs every entrant; a piece for each.
 
     `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is chosen by runs
-    of that length with one seed.
+    of that length with one seed. `mesh` splits the batches of all runs.
     """
     found = []
     for entrant in entrants:
         work = lambda report, checkpoint, entrant=entrant: _run(
-            task, entrant, seed_list(seeds), records, timed, tuning_steps, report, checkpoint
+            task, entrant, seed_list(seeds), records, timed, tuning_steps, mesh, report, checkpoint
         )
         arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
         found.append(_outcome(entrant, arrays))
@@ -156,6 +158,7 @@ def _run(
     records: int,
     timed: bool,
     tuning_steps: int | None,
+    mesh: Mesh | None,
     report: Report,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
@@ -164,6 +167,7 @@ def _run(
         "order": entrant.order,
         "batch_size": task.batch_size,
         "record_every": -(-task.steps // records),
+        "mesh": mesh,
     }
 
     def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> wior.SweepResult:

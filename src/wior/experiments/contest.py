@@ -85,7 +85,7 @@ class Contest:
 
     def run(self, options: Options, piece: Piece) -> Findings:
         task = self.task(options)
-        outcomes = comparison.compare(task, self.entrants(task), options.seeds, piece)
+        outcomes = comparison.compare(task, self.entrants(task), options.seeds, piece, mesh=options.mesh)
         found = comparison.rows(task, outcomes)
         text = f"{task.title}.\n\n{_protocol(task)}\n\n{comparison.table(task, found)}\n\n![](comparison.png)\n"
         summary = {"task": {"name": self.name, **task.facts}, "judged_by": task.judged_by, "methods": found}

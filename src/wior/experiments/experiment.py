@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import numpy as np
+from jax.sharding import Mesh
 
 import wior
+from wior import hosts
 from wior.checkpoint import Checkpoint
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
-from wior.folders import CONFIG, SUMMARY, Arrays, RunFolder, write_json
+from wior.folders import CONFIG, SUMMARY, Arrays, RunFolder, piece_checkpoint, read_piece, work_folder, write_json
+from wior.layout import BATCH
 from wior.progress import Report, pieces
 
 HISTORY, REPORT = "history.jsonl", "report.md"
@@ -29,6 +33,12 @@ class Options(NamedTuple):
     quick: bool = False
     progress: bool = False
     only: tuple[str, ...] = ()  # panels of a figure, where it has several
+    distributed: bool = False  # one run of many processes, which have joined
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices that a batch is split over."""
+        return Mesh(np.array(jax.devices()), (BATCH,)) if self.distributed else None
 
 
 class Findings(NamedTuple):
@@ -77,12 +87,18 @@ def perform(
         "options": {"seeds": options.seeds, "quick": options.quick, "only": list(options.only)},
         "settings": experiment.settings(options),
     }
+    if options.distributed:
+        hosts.demand_same({"version": config["version"], **config["settings"], **config["options"]})
+        if not hosts.is_first():
+            return follow(experiment, out, options)
     folder = RunFolder(out, config, resume)
     config = folder.config
     with folder.in_use(), pieces(options.progress, command, experiment.count(options)) as begin:
 
         def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
             report = begin(name, steps)
+            if options.distributed:
+                hosts.agreed(folder.has(name))
             return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
 
         found = experiment.run(options, piece)
@@ -101,6 +117,19 @@ def perform(
     write_json(folder.work / SUMMARY, summary)
     folder.finish()
     return summary
+
+
+def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any]:
+    """What the other processes do of `perform`: their share of every run. Process 0 says which are to be made, and writes."""
+    work = work_folder(out)
+
+    def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
+        if hosts.agreed(False):
+            return read_piece(work, name)
+        return make(lambda step, latest: None, piece_checkpoint(work, name))
+
+    experiment.run(options, piece)
+    return {}
 
 
 def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Findings) -> str:

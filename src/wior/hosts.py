@@ -1,0 +1,175 @@
+"""Many processes in one run: they join, agree before a step is made, decide alike, and end when one of them is lost.
+
+Every process runs the same program on the same arguments, and jax joins them. What depends on a clock would differ between them, so process 0's
+clock is everybody's. Process 0 alone prints and writes reports; checkpoints are written by all.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import inspect
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+SECONDS_TO_MISS = 30.0  # a process that was not heard of for so long is lost
+SECONDS_TO_ABORT = 50  # after which jax ends this process itself, should we not have
+SECONDS_BETWEEN_SIGNS = 2.0
+SIGNS, LEFT = "wior/alive/", "left"
+LOST = (
+    "{who} of this run has ended or cannot be reached; see what it printed last. "
+    "Start all processes again with the same arguments: a run with a checkpoint goes on from its last save"
+)
+
+
+class LostProcessError(RuntimeError):
+    """Another process of the run has ended."""
+
+
+def join(coordinator: str | None = None, processes: int | None = None, process_id: int | None = None) -> None:
+    """Joins this process to a run of many: `jax.distributed.initialize`, which finds SLURM, Open MPI, Kubernetes and cloud TPUs by itself.
+
+    Elsewhere give the address `host:port` of process 0, the number of processes and the number of this one. To be called before
+    anything else uses jax. Where another process ends, this one does so too within a minute, with an error.
+    """
+    given = {"coordinator": coordinator, "processes": processes, "process_id": process_id}
+    missing = [name for name, value in given.items() if value is None]
+    if missing and len(missing) < len(given):
+        raise ValueError(
+            f"coordinator, processes and process_id go together; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        )
+    if processes is not None and process_id is not None and not 0 <= process_id < processes:
+        raise ValueError(f"process_id must be one of 0 … {processes - 1}, got {process_id}")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")  # of use on CPUs alone
+    known = inspect.signature(jax.distributed.initialize).parameters
+    name = "heartbeat_timeout_seconds"
+    timeout: dict[str, Any] = {name: SECONDS_TO_ABORT} if name in known else {}
+    try:
+        jax.distributed.initialize(coordinator, processes, process_id, **timeout)
+    except ValueError as error:
+        if missing:
+            raise ValueError(
+                "no cluster was found (SLURM, Open MPI, Kubernetes, cloud TPU); "
+                f"give the coordinator's host:port, the number of processes and the number of this one ({error})"
+            ) from error
+        raise
+    if jax.process_count() > 1:
+        _Watch().start()
+
+
+def is_first() -> bool:
+    return jax.process_index() == 0
+
+
+def agreed(number: float) -> float:
+    """Process 0's number, to the last bit, in all processes."""
+    from jax.experimental import multihost_utils
+
+    sent = multihost_utils.broadcast_one_to_all(np.frombuffer(np.float64(number).tobytes(), np.uint8))
+    return float(np.frombuffer(np.asarray(sent, np.uint8).tobytes(), np.float64)[0])
+
+
+def demand_same(parts: Mapping[str, Any]) -> None:
+    """Raises an error in all processes that names what differs between them; the names of the parts are the same everywhere."""
+    from jax.experimental import multihost_utils
+
+    digests = [hashlib.sha256(json.dumps(part, default=repr).encode()).digest()[:8] for part in parts.values()]
+    own = np.frombuffer(b"".join(digests), np.uint8).reshape(len(parts), 8)
+    every = np.asarray(multihost_utils.process_allgather(own))
+    every = every.reshape(-1, len(parts), 8)
+    differing = [
+        f"process {process} has another {name} than process 0"
+        for process in range(len(every))
+        for i, name in enumerate(parts)
+        if not np.array_equal(every[process, i], every[0, i])
+    ]
+    if differing:
+        more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
+        raise ValueError(
+            f"the processes of this run disagree: {'; '.join(differing[:3])}{more}. Start all of them with the same arguments and data"
+        )
+
+
+@contextlib.contextmanager
+def loss_is_clear(many: bool) -> Iterator[None]:
+    """What the devices say when a connection breaks becomes `LostProcessError`."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        # on some paths a ValueError holds what the runtime said
+        if not many or not any(word in str(error) for word in ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED")):
+            raise
+        raise LostProcessError(LOST.format(who="another process")) from error
+
+
+def leave(code: int) -> None:
+    """Ends this process at once: after an error of its own it would wait for others that will not come."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class _Watch:
+    """Gives signs of life and looks for those of the others, in the store that process 0 keeps; ends this process where one is missing."""
+
+    def __init__(self) -> None:
+        from jax._src import distributed  # the store has no public name
+
+        self.store: Any = distributed.global_state.client
+        self.own = f"{SIGNS}{jax.process_index()}"
+        self.answered = time.monotonic()
+        self.leaving = threading.Event()
+
+    def start(self) -> None:
+        for work in (self._look, self._wait_for_answers):
+            threading.Thread(target=work, daemon=True).start()
+        atexit.register(self._leave)  # before jax's own, which waits for the others
+
+    def _look(self) -> None:
+        heard: dict[str, tuple[str, float]] = {}
+        for number in range(sys.maxsize):
+            try:
+                self._give(str(number))
+                signs = dict(self.store.key_value_dir_get(SIGNS))
+            except Exception:  # noqa: BLE001 - whatever it is, process 0 does not answer
+                self._end("0")
+            self.answered = time.monotonic()
+            for name, sign in signs.items():
+                if name not in heard or heard[name][0] != sign:
+                    heard[name] = sign, self.answered
+            for name, (sign, since) in heard.items():
+                if sign != LEFT and self.answered - since > SECONDS_TO_MISS:
+                    self._end(name.removeprefix(SIGNS))
+            if self.leaving.wait(SECONDS_BETWEEN_SIGNS):
+                return
+
+    def _wait_for_answers(self) -> None:
+        """Where process 0 does not end but stands still, a question to it does not come back."""
+        while not self.leaving.wait(SECONDS_BETWEEN_SIGNS):
+            if time.monotonic() - self.answered > SECONDS_TO_MISS:
+                self._end("0")
+
+    def _give(self, sign: str) -> None:
+        self.store.key_value_set(self.own, sign, allow_overwrite=True)
+
+    def _leave(self) -> None:
+        self.leaving.set()
+        if hasattr(sys, "last_type"):  # of an error that nobody caught, and the others wait for this process
+            leave(1)
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            self._give(LEFT)
+
+    def _end(self, process: str) -> None:
+        if not self.leaving.is_set():
+            print(f"wior: {LOST.format(who=f'process {process}')}.", file=sys.stderr)
+            leave(1)
+        sys.exit()  # this thread
