@@ -26,6 +26,7 @@ from jax.sharding import Mesh, PartitionSpec
 import problems
 import wior
 from wior import blocks
+from wior.checkpoint import Store, split_checksum
 from wior.communication import communication, of_program, one_step
 from wior.methods import classes
 from wior.orders import Herding, RandomReshuffling
@@ -283,6 +284,58 @@ def layouts(folder):
     identical(run(on["eight"], checkpoint=folder / "eight"), run(on["eight"]))
 
 
+def damage_of_what_is_split(folder):
+    """A changed number in a table that no device has whole is found; the save before it is gone on from."""
+    on = wior.Layout(mesh(), rows="batch")
+    run(on, steps=14, checkpoint=wior.Checkpoint(folder, every_steps=7))
+    store = Store(wior.Checkpoint(folder), {})
+    about = json.loads((folder / "14" / "about" / "metadata").read_text())
+    (name,) = about["split"]
+    changed = store._writer.restore(
+        folder / "14", args=store._ocp.args.Composite(split=store._ocp.args.StandardRestore())
+    )
+    table = np.array(changed["split"][name])
+    assert split_checksum(jnp.asarray(table)) == about["arrays"][name]
+    table.view(np.uint64)[33] ^= 1  # the last bit of one number
+    shutil.rmtree(folder / "14" / "split")
+    writer = store._ocp.Checkpointer(store._ocp.StandardCheckpointHandler())
+    writer.save(folder / "14" / "split", args=store._ocp.args.StandardSave({name: table}))
+    writer.close()
+    store.close()
+    with pytest.warns(UserWarning, match=r"step 14 is damaged \(its numbers are not those.*going on from step 7"):
+        close(run(on, checkpoint=folder), alone())
+
+
+def checksums_of_split_arrays(folder):
+    """The same however an array is split, and another one for every other array."""
+    values = np.random.default_rng(0).normal(size=(16, 6))
+    found = set()
+    for kind in (jnp.float64, jnp.float32, jnp.bfloat16, jnp.int8, bool):
+        array = jnp.asarray(values > 0 if kind is bool else 10 * values, kind)
+        sums = {
+            split_checksum(jax.device_put(array, jax.sharding.NamedSharding(mesh(), spec)))
+            for spec in (PartitionSpec(), PartitionSpec("batch"))
+        }
+        assert len(sums) == 1
+        found |= sums | {split_checksum(array[::-1]), split_checksum(array.T)}
+    assert len(found) == 15
+
+
+def streamed(folder):
+    """Rows that are gathered on the host go to all devices; what is resident lies there already."""
+    for level in ("outer", "inner"):
+        problem, x0, y0 = cleaning()
+        data = {"outer_data": problem.outer_data, "inner_data": problem.inner_data}
+        data[f"{level}_data"] = jax.tree.map(lambda leaf: wior.Streamed(np.asarray(leaf)), data[f"{level}_data"])
+        fed = wior.Bilevel(outer, inner, **data)
+        options = {"batch_size": (8, 16), "steps": 30, "seed": 3, "record_every": 7, "metrics": metrics}
+        close(wior.solve(fed, WIOR_BO, x0, y0, mesh=wior.Layout(mesh(), rows="batch"), **options), alone())
+    with pytest.raises(
+        ValueError, match=r"data='batch' splits data that lie on the devices; those of the inner level are streamed"
+    ):
+        wior.solve(fed, WIOR_BO, x0, y0, mesh=wior.Layout(mesh(), data="batch"), **options)
+
+
 def another_run_is_refused(folder):
     run(mesh(), steps=4, checkpoint=folder)
     with pytest.raises(ValueError, match=r"belongs to another run: its seed is 3, here it is 4"):
@@ -356,7 +409,7 @@ def bad_input(folder):
 
 QUICK = (
     bilevel, rows_split, parameters_split, momentum, minimax, conditional, each_device_has_its_share, volume,
-    layouts, another_run_is_refused, a_table_made_on_its_devices, bad_input,
+    layouts, damage_of_what_is_split, checksums_of_split_arrays, streamed, another_run_is_refused, a_table_made_on_its_devices, bad_input,
 )  # fmt: skip
 SLOW = (
     volume_of_the_block, rows_and_data_split, parameters_split_by_name, moving_average, fixed_batches, herding, many_runs,
