@@ -408,10 +408,11 @@ def bad_input(folder):
 
 
 QUICK = (
-    bilevel, rows_split, parameters_split, momentum, minimax, conditional, each_device_has_its_share, volume,
-    layouts, damage_of_what_is_split, checksums_of_split_arrays, streamed, another_run_is_refused, a_table_made_on_its_devices, bad_input,
+    bilevel, rows_split, parameters_split, minimax, conditional, volume,
+    layouts, damage_of_what_is_split, checksums_of_split_arrays, streamed, another_run_is_refused, bad_input,
 )  # fmt: skip
 SLOW = (
+    momentum, each_device_has_its_share, a_table_made_on_its_devices,
     volume_of_the_block, rows_and_data_split, parameters_split_by_name, moving_average, fixed_batches, herding, many_runs,
     every_problem, every_method,
 )  # fmt: skip

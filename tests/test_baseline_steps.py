@@ -653,7 +653,12 @@ WITH_ROWS = {n: METHODS[n][0] for n in METHODS if "," not in n or n == "Reverse,
 MET = np.array([0, 2, 3, 5]), np.array([1, 2, 4, 7, 8])  # no batch holds another example
 
 
-@pytest.mark.parametrize("name", WITH_ROWS)
+IN_EVERY_RUN = "SOBA", "StocBiO", "MRBO", "VRBO", "F2SA", "SGDA"
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in IN_EVERY_RUN else pytest.param(n, marks=pytest.mark.slow) for n in WITH_ROWS]
+)
 def test_only_rows_of_the_batches_move(name):
     """Without a memory, along the derivative of a dense vector; also where a batch holds an example twice."""
     algorithm, rng = WITH_ROWS[name], np.random.default_rng(4)

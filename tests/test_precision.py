@@ -286,7 +286,8 @@ def ends(result):
     return {name: float(result.history[name][-1]) for name in ("clean_loss", "f1", "auroc", "accuracy")}
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, slow(jnp.float16)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_digits_in_half_precision_are_the_same_run(single, dtype):
     """Their 17 shades of grey are numbers of either type, and x, y and the losses are float32 all the same."""
     control, half = cleaned(), cleaned(dtype)
@@ -296,7 +297,8 @@ def test_digits_in_half_precision_are_the_same_run(single, dtype):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, slow(jnp.float16)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_losses_in_half_precision_find_the_same_labels(single, dtype):
     control, half = ends(cleaned()), ends(cleaned(losses=dtype))
     assert types(cleaned(losses=dtype).state) == {"float32"}

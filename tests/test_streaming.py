@@ -119,7 +119,7 @@ def test_streamed_is_resident_bit_for_bit_under_every_order(order):
     assert_same_run(runs.solve(order=order), runs.solve(order=order, problem=streamed(runs.problem())))
 
 
-IN_EVERY_RUN = ("minimax", "conditional bilevel, ragged", "bilevel, drawn separately")
+IN_EVERY_RUN = ("minimax", "conditional bilevel, ragged")
 
 
 @pytest.mark.parametrize("name", IN_EVERY_RUN)

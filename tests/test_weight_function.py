@@ -6,6 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import wior
 from wior.data import digits
@@ -90,6 +91,7 @@ def cleaned(noise, rate):
     return weights, given_probability, ~given.wrong, float(accuracy)
 
 
+@pytest.mark.slow
 def test_systematic_errors_of_the_digits_are_found_from_a_hundred_verified_rows():
     """60% of every class has the label of the next one: a model of its own would believe them."""
     weights, probability, right, accuracy = cleaned("pairs", 0.6)
