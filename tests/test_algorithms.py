@@ -714,7 +714,7 @@ BY_DEFAULT = ("independent", "random-reshuffling", "herding")
 BASELINES_BY_DEFAULT = ("herding",)  # which takes the longest way through a block
 # one baseline for each part that several share, and those that share none
 FIRST = (
-    "StocBiO", "MRBO", "SRBA", "F2SA", "Reverse", "SABA", "SPABA", "VRBO", "DLSGD", "RTMLMC", "SCGD", "BSGD", "AGDA"
+    "StocBiO", "MRBO", "SRBA", "F2SA", "Reverse", "SABA", "SPABA", "VRBO", "DLSGD", "SCGD", "AGDA"
 )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def run(kind, solver=wior.solve, steps=9, **options):
 
 
 # Those whose state, length or memory is of a kind of its own; the others follow in `make slow`.
-FIRST = ("SABA", "RTMLMC")
+FIRST = ("SABA",)
 in_turn = [
     pytest.param(kind, id=kind.__name__, marks=[] if kind.__name__ in FIRST else [pytest.mark.slow]) for kind in CLASSES
 ]

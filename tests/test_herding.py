@@ -194,7 +194,10 @@ CASES = {
     ("balance", "case"),
     [
         *[pytest.param("pair", case, id=f"pair: {name}") for name, case in CASES.items()],
-        *[pytest.param("mean", case, id=f"mean: {name}") for name, case in list(CASES.items())[1:4]],
+        *[
+            pytest.param("mean", case, id=f"mean: {name}", marks=pytest.mark.slow if number else ())
+            for number, (name, case) in enumerate(list(CASES.items())[1:4])
+        ],
     ],
 )
 def test_passes_are_permutations_sorted_as_the_naive_rule_says(balance, case):

@@ -40,7 +40,11 @@ def test_the_incremental_order_against_a_naive_twin():
 
 @pytest.mark.parametrize(
     ("order", "alpha"),
-    [(Independent(), 1), (RandomReshuffling(), 2), (FlipFlop(), 2), (Herding(), 2), (Herding(balance="mean"), 2)],
+    [
+        (Independent(), 1),
+        (RandomReshuffling(), 2),
+        *(pytest.param(order, 2, marks=pytest.mark.slow) for order in (FlipFlop(), Herding(), Herding(balance="mean"))),
+    ],
     ids=repr,
 )
 def test_alpha_is_one_for_independent_draws_and_two_for_permutations(order, alpha):
@@ -68,6 +72,7 @@ def test_herding_lowers_the_error_of_random_reshuffling(balance):
         assert np.median(herded.mean[name] / reshuffled.mean[name]) < 0.5, name
 
 
+@pytest.mark.slow
 def test_conditional_problems_are_measured_on_their_hypergradients():
     rng = np.random.default_rng(0)
     conditional = wior.ConditionalBilevel(
@@ -84,7 +89,8 @@ def test_conditional_problems_are_measured_on_their_hypergradients():
     np.testing.assert_array_equal(everything.largest["hypergradient"], 0)
 
 
-@pytest.mark.parametrize("order", [RandomReshuffling(), pytest.param(Herding(), marks=pytest.mark.slow)], ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize("order", [RandomReshuffling(), Herding()], ids=repr)
 def test_float32_is_measured_too(order):
     single = wior.order_error(problem(), order, X.astype(jnp.float32), Y.astype(jnp.float32), 4, passes=2)
     double = wior.order_error(problem(), order, X, Y, 4, passes=2)

@@ -53,7 +53,13 @@ def test_an_epoch_is_the_least_common_multiple_of_the_two_passes():
     assert plan.steps_in_epoch == 625
 
 
-@pytest.mark.parametrize("order", BY_NAME.values(), ids=BY_NAME)
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(order, id=name, marks=[] if name in ("random-reshuffling", "herding") else [pytest.mark.slow])
+        for name, order in BY_NAME.items()
+    ],
+)
 def test_the_numbers_do_not_depend_on_where_the_run_is_cut(order):
     whole = runs.solve(order=order, record_every=60)
     cut = runs.solve(order=order, record_every=1)

@@ -100,6 +100,7 @@ def test_systematic_errors_of_the_digits_are_found_from_a_hundred_verified_rows(
     assert accuracy > 0.93
 
 
+@pytest.mark.slow
 def test_clean_data_are_left_alone():
     weights, _, right, accuracy = cleaned("uniform", 0.0)
     assert right.all()
