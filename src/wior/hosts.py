@@ -25,6 +25,7 @@ SECONDS_TO_MISS = 30.0  # a process that was not heard of for so long is lost
 SECONDS_TO_ABORT = 50  # after which jax ends this process itself, should we not have
 SECONDS_BETWEEN_SIGNS = 2.0
 SIGNS, LEFT = "wior/alive/", "left"
+BROKEN = ("gloo", "nccl", "unavailable", "deadline_exceeded")  # words of errors of the devices when a connection breaks
 LOST = (
     "{who} of this run has ended or cannot be reached; see what it printed last. "
     "Start all processes again with the same arguments: a run with a checkpoint goes on from its last save"
@@ -84,7 +85,8 @@ def demand_same(parts: Mapping[str, Any]) -> None:
 
     digests = [hashlib.sha256(json.dumps(part, default=repr).encode()).digest()[:8] for part in parts.values()]
     own = np.frombuffer(b"".join(digests), np.uint8).reshape(len(parts), 8)
-    every = np.asarray(multihost_utils.process_allgather(own))
+    with loss_is_clear(many=True):
+        every = np.asarray(multihost_utils.process_allgather(own))
     every = every.reshape(-1, len(parts), 8)
     differing = [
         f"process {process} has another {name} than process 0"
@@ -106,7 +108,7 @@ def loss_is_clear(many: bool) -> Iterator[None]:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         # on some paths a ValueError holds what the runtime said
-        if not many or not any(word in str(error) for word in ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED")):
+        if not many or not any(word in str(error).lower() for word in BROKEN):
             raise
         raise LostProcessError(LOST.format(who="another process")) from error
 
