@@ -171,13 +171,20 @@ def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray
     return counts / counts.sum(1, keepdims=True)
 
 
-def likeliest_table(logs: np.ndarray, given: jax.Array, trusted: np.ndarray) -> jax.Array:
-    """log T under which the given labels are likeliest for a model's log p, by expectation maximisation from a trusting start."""
-    x = noise_model.start(jnp.asarray(trusting_table(len(trusted)), jnp.float32))
-    for _ in range(PASSES):
-        posterior = posterior_of(logs, noise_model.log_table(x, jnp.asarray(trusted)), given)
-        x = noise_model.start(jnp.asarray(counted_table(posterior, np.asarray(given)), jnp.float32))
-    return noise_model.log_table(x, jnp.asarray(trusted))
+def likeliest_table(
+    logs: np.ndarray, given: jax.Array, trusted: np.ndarray, log_t: jax.Array | None = None, passes: int = PASSES
+) -> jax.Array:
+    """log T under which the given labels are likeliest for a model's log p, by expectation maximisation from log T, or from a trusting start."""
+    log_t = log_table_of(trusting_table(len(trusted)), trusted) if log_t is None else log_t
+    for _ in range(passes):
+        posterior = posterior_of(logs, log_t, given)
+        log_t = log_table_of(counted_table(posterior, np.asarray(given)), trusted)
+    return log_t
+
+
+def log_table_of(table: np.ndarray, trusted: np.ndarray) -> jax.Array:
+    """log T of counted shares, in which no label is impossible but those that trusted classes rule out."""
+    return noise_model.log_table(noise_model.start(jnp.asarray(table, jnp.float32)), jnp.asarray(trusted))
 
 
 def _read_weights(material: Material, logs: np.ndarray, weights: np.ndarray) -> Reading:

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior.cleaning import plain
-from wior.cleaning.designs import Material, counted_table, posterior_of
+from wior.cleaning.designs import Material, likeliest_table, posterior_of
 from wior.cleaning.models import all_log_probabilities, tempered
 from wior.progress import Report
-from wior.tasks import noise_model
 
 Tree = Any
 BATCH, LEARNING_RATE = 64, 1e-3
@@ -58,10 +57,7 @@ def second_opinion(
         kept = posterior[np.arange(len(given)), given] >= 0.5
         judgement = _judged(material, kept, parts(number), folds(number), members, number, rounds, begin)
         temperature = judgement.temperature
-        for _ in range(ESTIMATES):
-            posterior = posterior_of(judgement.logs, log_t, material.given)
-            x = noise_model.start(jnp.asarray(counted_table(posterior, given), jnp.float32))
-            log_t = noise_model.log_table(x, jnp.asarray(material.trusted))
+        log_t = likeliest_table(judgement.logs, material.given, material.trusted, log_t, ESTIMATES)
         posterior = posterior_of(judgement.logs, log_t, material.given)
     kept = posterior[np.arange(len(given)), given] >= 0.5
     everyone = np.arange(len(material.verified[1]))
@@ -82,9 +78,9 @@ def _judged(
     known, right = [], []
     for place, (rows, judged) in enumerate(parts):
         mine, held = folds[place % len(folds)]
+        own = np.unique(rows)
         for member in range(members):
             report = begin(f"second opinion, round {number + 1} of {rounds}, part {place + 1}", 1)
-            own = np.unique(rows)
             seed = material.seed + 101 * number + 11 * place + member
             params = _learned(material, own[kept[own]], np.unique(mine), seed, report)
             logs[member, judged] = all_log_probabilities(material.model, params, material.features[judged])

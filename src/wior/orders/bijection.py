@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -112,23 +112,28 @@ def _walked(image: jax.Array, returns: tuple[jax.Array, ...], n: int) -> jax.Arr
     return image.astype(jnp.int32)
 
 
-def _rounds(words: tuple[jax.Array, ...], positions: jax.Array, a: int, b: int) -> jax.Array:
-    left, right = positions // jnp.uint32(b), positions % jnp.uint32(b)
-    for i, word in enumerate(words):
-        if i % 2 == 0:
-            left = _add_modulo(left, _hash_below(right ^ word, a), a)
+def mixed(
+    numbered_words: list[tuple[int, Any]], halves: tuple[Any, Any], sizes: tuple[int, int], shift: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """The rounds of a network: one half in turn is shifted by what `shift` makes of the other and the round's word."""
+    left, right = halves
+    for number, word in numbered_words:
+        if number % 2 == 0:
+            left = shift(left, right ^ word, sizes[0])
         else:
-            right = _add_modulo(right, _hash_below(left ^ word, b), b)
+            right = shift(right, left ^ word, sizes[1])
+    return left, right
+
+
+def _rounds(words: tuple[jax.Array, ...], positions: jax.Array, a: int, b: int) -> jax.Array:
+    forth = lambda value, word, size: _add_modulo(value, _hash_below(word, size), size)
+    left, right = mixed(list(enumerate(words)), (positions // jnp.uint32(b), positions % jnp.uint32(b)), (a, b), forth)
     return left * jnp.uint32(b) + right
 
 
 def _rounds_back(words: tuple[jax.Array, ...], images: jax.Array, a: int, b: int) -> jax.Array:
-    left, right = images // jnp.uint32(b), images % jnp.uint32(b)
-    for i, word in reversed(list(enumerate(words))):
-        if i % 2 == 0:
-            left = _add_modulo(left, jnp.uint32(a) - _hash_below(right ^ word, a), a)
-        else:
-            right = _add_modulo(right, jnp.uint32(b) - _hash_below(left ^ word, b), b)
+    back = lambda value, word, size: _add_modulo(value, jnp.uint32(size) - _hash_below(word, size), size)
+    left, right = mixed(list(enumerate(words))[::-1], (images // jnp.uint32(b), images % jnp.uint32(b)), (a, b), back)
     return left * jnp.uint32(b) + right
 
 

@@ -95,22 +95,14 @@ def _walks(images: np.ndarray, n: int) -> np.ndarray:
 
 
 def _rounds(words: tuple[np.uint64, ...], positions: np.ndarray, a: int, b: int) -> np.ndarray:
-    left, right = np.divmod(positions, np.uint64(b))
-    for i, word in enumerate(words):
-        if i % 2 == 0:
-            left = _add_modulo(left, _hash_below(right ^ word, a), a)
-        else:
-            right = _add_modulo(right, _hash_below(left ^ word, b), b)
+    forth = lambda value, word, size: _add_modulo(value, _hash_below(word, size), size)
+    left, right = bijection.mixed(list(enumerate(words)), np.divmod(positions, np.uint64(b)), (a, b), forth)
     return left * np.uint64(b) + right
 
 
 def _rounds_back(words: tuple[np.uint64, ...], images: np.ndarray, a: int, b: int) -> np.ndarray:
-    left, right = np.divmod(images, np.uint64(b))
-    for i, word in reversed(list(enumerate(words))):
-        if i % 2 == 0:
-            left = _add_modulo(left, np.uint64(a) - _hash_below(right ^ word, a), a)
-        else:
-            right = _add_modulo(right, np.uint64(b) - _hash_below(left ^ word, b), b)
+    back = lambda value, word, size: _add_modulo(value, np.uint64(size) - _hash_below(word, size), size)
+    left, right = bijection.mixed(list(enumerate(words))[::-1], np.divmod(images, np.uint64(b)), (a, b), back)
     return left * np.uint64(b) + right
 
 
