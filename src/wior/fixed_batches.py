@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from wior.problems import Batch, Bilevel, Problem
+from wior.problems import Batch, Batches, Bilevel, Calls, Problem
 
 Tree = Any
 
@@ -55,11 +55,12 @@ class InFixedBatches(Problem):
     def inner_batch(self, index: jax.Array) -> Batch:
         return self.problem.inner_batch(_rows(index, self.batch_sizes[1]))
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, Any]:
-        return self.problem.loss_calls(x, y)
+    # the losses read one batch at a time, of the size in which the data were cut
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        return self.problem.loss_calls(x, y, self.batch_sizes)
 
-    def check(self, x: Tree, y: Tree) -> None:
-        self.problem.check(x, y)
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        self.problem.check(x, y, self.batch_sizes)
 
 
 def _rows(index: jax.Array, batch: int) -> jax.Array:

@@ -25,6 +25,8 @@ from wior.gathered import Gathered, is_streamed, no_rows
 from wior.per_example import PerExample, at_rows, has_rows, is_per_example, take, without_rows
 
 Tree = Any
+Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # losses by name, and arguments to call them with
+Batches = tuple[int, int] | None  # the rows of an outer and of an inner batch; None where they are not known
 LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
@@ -109,12 +111,15 @@ class Problem:
         names = {name: data for level in self.streamed().values() for name, data in level.items()}
         return self.with_rows({name: no_rows(data) for name, data in names.items()}) if names else self
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        """Each loss as a step calls it, and arguments to call it with, as shapes where they come from the data."""
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        """Each loss as a step calls it, and arguments to call it with, as shapes where they come from the data.
+
+        Batches have as many rows as a step with these batch sizes gives to the losses, two where `batches` is None.
+        """
         raise NotImplementedError
 
-    def check(self, x: Tree, y: Tree) -> None:
-        """Traces the losses on shapes alone and says what is wrong with them or with x and y."""
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        """Traces the losses on the shapes of such batches and says what is wrong with them or with x and y."""
         raise NotImplementedError
 
 
@@ -152,17 +157,17 @@ class Bilevel(Problem):
     def inner_batch(self, index: jax.Array) -> Batch:
         return _batch(self.inner_data, index)
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _shapes(self, "outer_batch", "inner_batch")
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = _shapes(self, batches, "outer_batch", "inner_batch")
         return {
             "outer": (lambda x, y, b: self.outer(without_rows(x), y, b.data), (x, y, xi)),
             "inner": (lambda x, y, b: self.inner(at_rows(x, b.examples), y, b.data), (x, y, zeta)),
         }
 
-    def check(self, x: Tree, y: Tree) -> None:
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         _check_rows_fit(x, y, self.sizes()["inner"])
-        _check_outer_ignores_rows(self.outer, x, y, *_shapes(self, "outer_batch"))
-        _check_scalars(self.loss_calls(x, y))
+        _check_outer_ignores_rows(self.outer, x, y, *_shapes(self, batches, "outer_batch"))
+        _check_scalars(self.loss_calls(x, y, batches))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,13 +192,13 @@ class Minimax(Problem):
     def outer_batch(self, index: jax.Array) -> Batch:
         return _batch(self.data, index)
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        (xi,) = _shapes(self, "outer_batch")
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        (xi,) = _shapes(self, batches, "outer_batch")
         return {"objective": (lambda x, y, b: self.objective(at_rows(x, b.examples), y, b.data), (x, y, xi))}
 
-    def check(self, x: Tree, y: Tree) -> None:
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         _check_rows_fit(x, y, self.sizes()["outer"])
-        _check_scalars(self.loss_calls(x, y))
+        _check_scalars(self.loss_calls(x, y, batches))
 
     def as_bilevel(self) -> Bilevel:
         """The same problem with f = objective and g = −objective, the two levels drawn separately."""
@@ -233,16 +238,16 @@ class Compositional(Problem):
     def inner_batch(self, index: jax.Array) -> Batch:
         return _batch(self.inner_data, index)
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _shapes(self, "outer_batch", "inner_batch")
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = _shapes(self, batches, "outer_batch", "inner_batch")
         return {
             "outer": (lambda y, b: self.outer(y, b.data), (y, xi)),
             "inner": (lambda x, b: self.inner(at_rows(x, b.examples), b.data), (x, zeta)),
         }
 
-    def check(self, x: Tree, y: Tree) -> None:
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         _check_rows_fit(x, y, self.sizes()["inner"])
-        _check_map_and_scalar(self.loss_calls(x, y), y)
+        _check_map_and_scalar(self.loss_calls(x, y, batches), y)
 
     def as_bilevel(self) -> Bilevel:
         """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
@@ -288,23 +293,23 @@ class ConditionalBilevel(Problem):
     def inner_sets(self, index: jax.Array) -> InnerSet:
         return _inner_sets(self, index)
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _one_visit(self)
-        calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
-        for name, loss, represent, rows in (
-            ("outer", self.outer, self.represent_outer, xi),
-            ("inner", self.inner, self.represent, zeta),
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        visit, together = _one_visit(self, batches), _all_visits(self, batches)
+        calls: Calls = {}
+        for name, loss, represent, rows, given in (
+            ("outer", self.outer, self.represent_outer, visit[0], together[0]),
+            ("inner", self.inner, self.represent, visit[1], together[1]),
         ):
             point = x
             if represent is not None:
-                point = jax.eval_shape(represent, x, rows)
-                calls["represent_outer" if name == "outer" else "represent"] = (represent, (x, rows))
+                point = _first_axis(jax.eval_shape(represent, x, given), checks.rows("rows", rows))
+                calls["represent_outer" if name == "outer" else "represent"] = (represent, (x, given))
             calls[name] = (loss, (point, y, rows))
         return calls
 
-    def check(self, x: Tree, y: Tree) -> None:
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         _check_no_rows(x, y)
-        calls = self.loss_calls(x, y)
+        calls = self.loss_calls(x, y, batches)
         for name in ("represent", "represent_outer"):
             if name in calls:
                 represent, args = calls.pop(name)
@@ -347,13 +352,13 @@ class ConditionalCompositional(Problem):
     def inner_sets(self, index: jax.Array) -> InnerSet:
         return _inner_sets(self, index)
 
-    def loss_calls(self, x: Tree, y: Tree) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-        xi, zeta = _one_visit(self)
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = _one_visit(self, batches)
         return {"outer": (self.outer, (y, xi)), "inner": (self.inner, (x, zeta))}
 
-    def check(self, x: Tree, y: Tree) -> None:
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         _check_no_rows(x, y)
-        _check_map_and_scalar(self.loss_calls(x, y), y)
+        _check_map_and_scalar(self.loss_calls(x, y, batches), y)
 
     def as_conditional_bilevel(self) -> ConditionalBilevel:
         """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
@@ -432,9 +437,13 @@ def _inner_sets(problem: Any, index: jax.Array) -> InnerSet:
     return InnerSet(jax.tree.map(repeat_first, rows), counts)
 
 
-def _shapes(problem: Any, *draws: str) -> tuple[Any, ...]:
-    index, problem = jax.ShapeDtypeStruct((2,), jnp.int32), problem.without_sources()
-    return tuple(jax.eval_shape(getattr(problem, draw), index) for draw in draws)
+def _shapes(problem: Any, batches: Batches, *draws: str) -> tuple[Any, ...]:
+    problem, (outer, inner) = problem.without_sources(), batches or (2, 2)
+    # the inner sets of conditional problems are drawn with their outer examples
+    sizes = {"outer_batch": outer, "inner_batch": inner, "inner_sets": outer}
+    return tuple(
+        jax.eval_shape(getattr(problem, draw), jax.ShapeDtypeStruct((sizes[draw],), jnp.int32)) for draw in draws
+    )
 
 
 def _conditional_sizes(outer_data: Tree, inner_data: Tree) -> dict[str, int]:
@@ -475,19 +484,32 @@ def _check_conditional(problem: Any) -> None:
         )
 
 
-def _one_visit(problem: Any) -> tuple[Tree, Tree]:
-    """The shapes of one outer example, as a batch, and of one inner set."""
-    xi, sets = _shapes(problem, "outer_batch", "inner_sets")
-    one = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape[1:]), a.dtype), xi.data)
-    return one, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), sets.rows)
+def _one_visit(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
+    """The shapes of one outer example, as a batch, and of an inner batch of its visit; of its whole set where sizes are not known."""
+    xi, sets = _shapes(problem, batches, "outer_batch", "inner_sets")
+    one_set = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), sets.rows)
+    return _first_axis(xi.data, 1), one_set if batches is None else _first_axis(one_set, batches[1])
 
 
-def _check_scalars(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+def _all_visits(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
+    """The shapes of what is represented together: the outer examples of a step, and all rows of their inner sets."""
+    if batches is None:
+        return _one_visit(problem, None)
+    xi, sets = _shapes(problem, batches, "outer_batch", "inner_sets")
+    rows = jax.tree.map(lambda a: jax.ShapeDtypeStruct((a.shape[0] * a.shape[1], *a.shape[2:]), a.dtype), sets.rows)
+    return xi.data, rows
+
+
+def _first_axis(shapes: Tree, length: int) -> Tree:
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((length, *a.shape[1:]), a.dtype), shapes)
+
+
+def _check_scalars(calls: Calls) -> None:
     for name, (loss, args) in calls.items():
         checks.scalar_loss(name, loss, *args)
 
 
-def _check_map_and_scalar(calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], y: Tree) -> None:
+def _check_map_and_scalar(calls: Calls, y: Tree) -> None:
     inner, args = calls["inner"]
     checks.same_structure("inner(x, batch)", jax.eval_shape(inner, *args), "y0", y)
     _check_scalars({"outer": calls["outer"]})
@@ -525,7 +547,7 @@ def _check_outer_ignores_rows(outer: Callable[..., Any], x: Tree, y: Tree, xi: B
             lambda leaf: PerExample(leaf.rows[:2]) if is_per_example(leaf) else leaf, x, is_leaf=is_per_example
         )
         try:
-            jax.eval_shape(lambda x, y, b: outer(at_rows(x, jnp.arange(2)), y, b.data), dense, y, xi)
+            jax.eval_shape(lambda x, y, b: outer(at_rows(x, b.examples), y, b.data), dense, y, xi)
         except Exception:  # noqa: BLE001 - it fails with rows as well, so the rows are not the reason
             raise error from None
         names = [
