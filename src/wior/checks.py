@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import warnings
@@ -16,6 +17,12 @@ from wior import sources
 from wior.gathered import Gathered
 
 Tree = Any
+# what tracing raises where a function asks for a value that only a run has
+NOT_TRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
 
 
 def positive_integer(name: str, value: Any) -> int:
@@ -80,11 +87,19 @@ def step_size(name: str, value: Any) -> None:
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error}; or give a schedule, a function of the step number") from None
         return
+    arity(name, value, ("step",))
     first = value(0)
     if not _is_real_number(first) or not math.isfinite(float(first)) or float(first) < 0:
         raise ValueError(
             f"{name} is a schedule whose value at step 0 is {first!r}; it must be a non-negative finite number"
         )
+    try:
+        jax.eval_shape(value, jax.ShapeDtypeStruct((), jnp.int32))
+    except NOT_TRACEABLE as error:
+        raise TypeError(
+            f"{name} is a schedule that asks for the value of the step ({type(error).__name__}), by a Python `if` or a function of numpy, "
+            "say; it is compiled and must hold for every step: use jnp.where(step < 100, 0.1, 0.01) or optax.join_schedules"
+        ) from error
 
 
 def _is_real_number(value: Any) -> bool:
@@ -99,6 +114,28 @@ def function(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function, got {value!r} of type {type(value).__name__}")
 
 
+def arity(name: str, value: Callable[..., Any], parameters: tuple[str, ...]) -> None:
+    """Demands a function that can be called with these arguments, by position."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some functions do not say
+        return
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        given = f"{getattr(value, '__name__', type(value).__name__)}{signature}"
+        raise TypeError(
+            f"{name} is called as {name}({', '.join(parameters)}), and the function given is {given} ({error}); "
+            "let it take these arguments in this order"
+        ) from None
+
+
+def metrics_arity(metrics: Any) -> None:
+    """Demands that metrics can be called with x and y."""
+    function("metrics", metrics)
+    arity("metrics", metrics, ("x", "y"))
+
+
 def path_name(argument: str, path: Any) -> str:
     return argument + jax.tree_util.keystr(path)
 
@@ -107,12 +144,23 @@ def rows(name: str, data: Tree) -> int:
     """The common length of the first axes of all leaves of `data`."""
     if isinstance(data, Gathered):
         return data.n
+    if data is None:
+        raise ValueError(
+            f"{name} is None; it must be a tree of arrays with one row for each example. A loss that reads no data takes a single row "
+            "and ignores it: give np.zeros((1, 1))"
+        )
+    readable(name, data)
     leaves = jax.tree_util.tree_leaves_with_path(sources.shapes(data))
     if not leaves:
         raise ValueError(f"{name} has no arrays: {data!r}; it must be a tree of arrays with one row for each example")
     lengths: dict[str, int] = {}
     for path, leaf in leaves:
-        shape = jnp.shape(leaf)
+        try:
+            shape = jnp.shape(leaf)
+        except TypeError:
+            raise TypeError(
+                f"{path_name(name, path)} must be an array with one row for each example, got {type(leaf).__name__}: {leaf!r:.80}"
+            ) from None
         if not shape:
             raise ValueError(
                 f"{path_name(name, path)} is a single number, {leaf!r}; it must be an array with one row for each example"
@@ -125,6 +173,28 @@ def rows(name: str, data: Tree) -> int:
     if length == 0:
         raise ValueError(f"{name} is empty: its first axis has length 0, and at least one example is needed")
     return length
+
+
+def readable(name: str, data: Tree) -> None:
+    """Refuses data of which rows cannot be taken, and lists of numbers, which are trees of single ones."""
+    whole = lambda value: _is_list_of_numbers(value) or sources.is_foreign(value)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(data, is_leaf=whole):
+        if _is_list_of_numbers(leaf):
+            raise TypeError(
+                f"{path_name(name, path)} is a list of numbers, {leaf!r:.60}, which is a tree of single numbers; "
+                "give an array with one row for each example, np.asarray(...)"
+            )
+        if not isinstance(leaf, (jax.ShapeDtypeStruct, sources.Streamed)):
+            sources.demand_rows(path_name(name, path), leaf)
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    """Whether a value is a list of Python numbers, or of lists of them."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(one, (int, float, complex)) or _is_list_of_numbers(one) for one in value)
+    )
 
 
 def arrays(name: str, data: Tree) -> Tree:
@@ -151,10 +221,12 @@ def strong(leaf: Any) -> jax.Array:
 
 def floating(name: str, variable: Tree) -> Tree:
     """`variable` with every leaf as a floating-point array."""
-    leaves = jax.tree_util.tree_leaves_with_path(variable)
+    whole = lambda value: _is_list_of_numbers(value) or sources.is_foreign(value)
+    leaves = jax.tree_util.tree_leaves_with_path(variable, is_leaf=whole)
     if not leaves:
         raise ValueError(f"{name} has no arrays: {variable!r}; it must be a tree of floating-point arrays")
     for path, leaf in leaves:
+        _demand_array(path_name(name, path), name, leaf)
         dtype = jnp.result_type(leaf) if not isinstance(leaf, (int, bool)) else jnp.dtype(type(leaf))
         if not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(
@@ -167,6 +239,27 @@ def floating(name: str, variable: Tree) -> Tree:
                 f"{path_name(name, path)} has values that are not finite; the start of a run must be finite"
             )
     return jax.tree.map(strong, variable)
+
+
+def _demand_array(leaf_name: str, name: str, leaf: Any) -> None:
+    """Refuses a leaf of a variable that is no array of numbers."""
+    if _is_list_of_numbers(leaf):
+        raise TypeError(
+            f"{leaf_name} is a list of numbers, {leaf!r:.60}, which is a tree of single numbers; give one array, jnp.asarray([...], float)"
+        )
+    wrong = sources.instead_of(leaf)
+    if wrong is not None:
+        raise TypeError(f"{leaf_name} {wrong}, or an array of jax")
+    try:
+        jnp.result_type(leaf)
+    except TypeError:
+        dtype = getattr(leaf, "dtype", None)
+        is_what = "is a function" if callable(leaf) and dtype is None else f"is of type {type(leaf).__name__}"
+        raise TypeError(
+            f"{leaf_name} {is_what}, {leaf!r:.80}, and no array of floating-point numbers{f' (its dtype is {dtype})' if dtype is not None else ''}; "
+            f"{name} is differentiated leaf by leaf. Of a module give its arrays alone and put it together again inside the losses: "
+            "eqx.partition(model, eqx.is_inexact_array) and eqx.combine for equinox, nnx.split(model, nnx.Param, ...) and nnx.merge for flax"
+        ) from None
 
 
 def warn_of_few_digits(name: str, variable: Tree) -> None:
@@ -183,10 +276,15 @@ def warn_of_few_digits(name: str, variable: Tree) -> None:
 def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
     """Traces `loss` on shapes alone and demands one floating-point number."""
     found = jax.eval_shape(loss, *args)
-    leaves = jax.tree.leaves(found)
+    leaves, rows_given = jax.tree.leaves(found), _rows_of_batch(args[-1])
     if len(leaves) != 1 or not hasattr(found, "shape"):
         raise TypeError(
             f"{name} must return one number, the mean loss of the batch; it returns {jax.tree.map(_describe, found)}"
+        )
+    if found.shape != () and found.shape[:1] == (rows_given,):
+        raise ValueError(
+            f"{name} must return one number, the mean loss of the batch; for a batch of {rows_given} rows it returns an array of shape "
+            f"{found.shape}, one loss for each row: take the mean, jnp.mean(...)"
         )
     if found.shape != ():
         raise ValueError(
@@ -194,6 +292,22 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
         )
     if not jnp.issubdtype(found.dtype, jnp.floating):
         raise TypeError(f"{name} must return a floating-point number; it returns dtype {found.dtype}")
+
+
+def _rows_of_batch(batch: Tree) -> int | None:
+    leaves = jax.tree.leaves(batch)
+    return leaves[0].shape[0] if leaves else None
+
+
+def mean_of_rows(name: str, found: Tree, batch: Tree, like: Tree) -> None:
+    """Refuses a map that returns a value for each row of its batch where one mean of them is expected."""
+    rows_given, shapes = _rows_of_batch(batch), [jnp.shape(leaf) for leaf in jax.tree.leaves(like)]
+    returned = [jnp.shape(leaf) for leaf in jax.tree.leaves(found)]
+    if returned == [(rows_given, *shape) for shape in shapes]:
+        raise ValueError(
+            f"{name} must return the mean over the rows of the batch, shaped like y0; for a batch of {rows_given} rows it returns "
+            f"{jax.tree.map(_describe, found)}, one value for each row: take the mean, jnp.mean(..., axis=0)"
+        )
 
 
 def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:

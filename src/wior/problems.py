@@ -42,6 +42,7 @@ class Problem:
 
     _losses: ClassVar[tuple[str, ...]]
     _data: ClassVar[tuple[str, ...]]
+    _arguments: ClassVar[dict[str, tuple[str, ...]]] = {}  # what each loss is called with
     _read_by: ClassVar[dict[str, tuple[str, ...]]] = {}  # the data that an index of each level reads
 
     def __init_subclass__(cls) -> None:
@@ -67,6 +68,8 @@ class Problem:
     def _stream(self) -> None:
         """Makes sources of all data of a level that has one; a resident leaf beside it is read with it."""
         for names in self._read_by.values():
+            for name in names:
+                checks.readable(name, getattr(self, name))
             if any(sources.any_source(getattr(self, name)) for name in names):
                 for name in names:
                     object.__setattr__(self, name, sources.streamed(name, getattr(self, name)))
@@ -76,6 +79,7 @@ class Problem:
         for name in self._losses:
             if getattr(self, name) is not None or name in ("outer", "inner", "objective"):
                 checks.function(name, getattr(self, name))
+                checks.arity(name, getattr(self, name), self._arguments[name])
         for name in self._data:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
@@ -137,6 +141,7 @@ class Bilevel(Problem):
     inner_data: Tree
 
     _losses = ("outer", "inner")
+    _arguments = {"outer": ("x", "y", "batch"), "inner": ("x", "y", "batch")}
     _data = ("outer_data", "inner_data")
     _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
@@ -178,6 +183,7 @@ class Minimax(Problem):
     data: Tree
 
     _losses = ("objective",)
+    _arguments = {"objective": ("x", "y", "batch")}
     _data = ("data",)
     _read_by = {"outer": ("data",)}
 
@@ -218,6 +224,7 @@ class Compositional(Problem):
     inner_data: Tree
 
     _losses = ("outer", "inner")
+    _arguments = {"outer": ("y", "batch"), "inner": ("x", "batch")}
     _data = ("outer_data", "inner_data")
     _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
@@ -276,6 +283,10 @@ class ConditionalBilevel(Problem):
     represent_outer: Callable[[Tree, Tree], Tree] | None = None
 
     _losses = ("outer", "inner", "represent", "represent_outer")
+    _arguments = {
+        **dict.fromkeys(("outer", "inner"), ("x", "y", "batch")),
+        **dict.fromkeys(("represent", "represent_outer"), ("x", "rows")),
+    }
     _data = ("outer_data", "inner_data", "counts")
     _read_by = {"outer": ("outer_data", "inner_data")}
 
@@ -335,6 +346,7 @@ class ConditionalCompositional(Problem):
     counts: Any = None
 
     _losses = ("outer", "inner")
+    _arguments = {"outer": ("y", "batch"), "inner": ("x", "batch")}
     _data = ("outer_data", "inner_data", "counts")
     _read_by = {"outer": ("outer_data", "inner_data")}
 
@@ -511,6 +523,7 @@ def _check_scalars(calls: Calls) -> None:
 
 def _check_map_and_scalar(calls: Calls, y: Tree) -> None:
     inner, args = calls["inner"]
+    checks.mean_of_rows("inner", jax.eval_shape(inner, *args), args[-1], y)
     checks.same_structure("inner(x, batch)", jax.eval_shape(inner, *args), "y0", y)
     _check_scalars({"outer": calls["outer"]})
 

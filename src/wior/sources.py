@@ -149,6 +149,56 @@ def is_source(leaf: Any) -> bool:
     return hasattr(leaf, "__len__") and hasattr(leaf, "__getitem__")
 
 
+def instead_of(leaf: Any) -> str | None:
+    """What a value of another library is and what to give in its place; None where it is none of those that are often given."""
+    kind = type(leaf).__name__
+    library = type(leaf).__module__.partition(".")[0]
+    if library == "torch" and hasattr(leaf, "numpy"):
+        return f"is a torch {kind}; give an array of numpy, .detach().cpu().numpy()"
+    if hasattr(leaf, "todense") or hasattr(leaf, "tocsr"):
+        dense = "toarray" if hasattr(leaf, "toarray") else "todense"
+        return (
+            f"is a sparse matrix ({kind}), and rows are taken of dense arrays; give .{dense}(), or, where that is too large, "
+            "an object whose source[numbers] returns dense rows (wior.sources.Streamed)"
+        )
+    if hasattr(leaf, "columns") and hasattr(leaf, "dtypes") and hasattr(leaf, "to_numpy"):
+        text = [str(name) for name, dtype in zip(leaf.columns, leaf.dtypes, strict=True) if not _is_numeric(dtype)]
+        wrong = (
+            f" whose columns {text} do not hold numbers; leave them out or encode them as numbers, and" if text else ";"
+        )
+        return f"is a {kind}{wrong} give the array .to_numpy()"
+    if hasattr(leaf, "to_numpy") and hasattr(leaf, "dtype"):
+        return f"is a {kind}; give the array .to_numpy()"
+    return None
+
+
+def demand_rows(name: str, leaf: Any) -> None:
+    """Refuses what rows cannot be taken of by their numbers: what is read in its own order, or of another library."""
+    kind = type(leaf).__name__
+    asked = "examples are read by their numbers, in the order that wior chooses"
+    remedy = "give arrays with one row for each example, or an object with a length that takes an array of row numbers"
+    wrong = instead_of(leaf)
+    if wrong is not None:
+        raise TypeError(f"{name} {wrong}")
+    if isinstance(leaf, (str, bytes, Mapping)) or hasattr(leaf, "__array__") or hasattr(leaf, "shape"):
+        return
+    if hasattr(leaf, "__next__"):
+        raise TypeError(f"{name} is an iterator ({kind}), and {asked}; {remedy}")
+    if hasattr(leaf, "dataset") and hasattr(leaf, "__iter__") and not hasattr(leaf, "__getitem__"):
+        raise TypeError(
+            f"{name} is a {kind}, which makes batches in an order of its own, and {asked}; {remedy}: those that its .dataset is made of"
+        )
+    if hasattr(leaf, "__iter__") and not hasattr(leaf, "__getitem__"):
+        raise TypeError(f"{name} is a {kind}, which can only be iterated over, and {asked}; {remedy}")
+    if callable(leaf) and not hasattr(leaf, "__getitem__"):
+        raise TypeError(f"{name} is a function, {getattr(leaf, '__name__', kind)}, and {asked}; {remedy}")
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether a value is to be refused whole: sparse matrices of jax are trees whose rows are no examples, and jax warns of iterators."""
+    return hasattr(value, "todense") or hasattr(value, "__next__")
+
+
 def any_source(data: Tree) -> bool:
     return any(is_source(leaf) for leaf in jax.tree.leaves(data))
 
@@ -248,6 +298,7 @@ class _OfObject:
 
     def __init__(self, name: str, source: Any):
         self.source, self.name = source, name
+        demand_rows(name, source)
         if self.length() == 0:
             raise ValueError(f"{name} is empty: its length is 0, and at least one example is needed")
         try:
@@ -257,6 +308,13 @@ class _OfObject:
                 f"{name}, {type(source).__name__}, must take an array of row numbers, source[np.array([0])], and return rows; "
                 f"it raised {type(error).__name__}: {error}"
             ) from error
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):
+            lists = [column for column, rows in dict(first).items() if isinstance(rows, list)]
+            if lists:
+                raise TypeError(
+                    f"{name} is a {type(source).__name__} that gives lists, not arrays, for its columns {lists}; "
+                    'give .with_format("numpy"), and of its columns those that hold numbers of one shape (.select_columns)'
+                )
         leaves = jax.tree_util.tree_leaves_with_path(first)
         for path, leaf in leaves:
             array = np.asarray(leaf)
@@ -312,6 +370,11 @@ def _reader(name: str, source: Any) -> Any:
             f"{name} must have a length and take an array of row numbers, got {type(source).__name__}: {source!r:.80}"
         )
     return _OfObject(name, source)
+
+
+def _is_numeric(dtype: Any) -> bool:
+    """Whether a column of pandas (`kind`) or polars (`is_numeric`) holds numbers."""
+    return dtype.is_numeric() if hasattr(dtype, "is_numeric") else getattr(dtype, "kind", "O") in "biufc"
 
 
 def _is_arrow(leaf: Any) -> bool:

@@ -1,5 +1,7 @@
 """Orders: which example comes next."""
 
+from typing import Any
+
 from wior.orders.flip_flop import FlipFlop
 from wior.orders.herding import Herding
 from wior.orders.incremental import Incremental
@@ -18,4 +20,33 @@ BY_NAME: dict[str, Order] = {
     "herding-mean": Herding(balance="mean"),
 }
 
-__all__ = ["BY_NAME", "FlipFlop", "Herding", "Incremental", "Independent", "Order", "RandomReshuffling", "ShuffleOnce"]
+
+def named(value: Any) -> Order:
+    """An order as it is, or by its name in `BY_NAME`, with hyphens or underscores."""
+    if isinstance(value, Order):
+        return value
+    if isinstance(value, str):
+        name = value.lower().replace("_", "-")
+        if name not in BY_NAME:
+            raise ValueError(
+                f"order must be one of {', '.join(map(repr, BY_NAME))}, or one of wior.orders; got {value!r}"
+            )
+        return BY_NAME[name]
+    hint = f"; did you mean {value.__name__}()?" if isinstance(value, type) and issubclass(value, Order) else ""
+    raise TypeError(
+        f"order must be one of wior.orders, for example RandomReshuffling(), or the name of one, "
+        f"for example 'random-reshuffling'; got {value!r} of type {type(value).__name__}{hint}"
+    )
+
+
+__all__ = [
+    "BY_NAME",
+    "FlipFlop",
+    "Herding",
+    "Incremental",
+    "Independent",
+    "Order",
+    "RandomReshuffling",
+    "ShuffleOnce",
+    "named",
+]

@@ -49,6 +49,11 @@ class Order:
             raise ValueError(f"position must be an integer, zero or more, got {position!r}")
         if n > wide.LARGEST:
             raise ValueError(f"n must be at most {wide.LARGEST}, got {n}")
+        if not isinstance(key, (jax.Array, np.ndarray)):
+            hint = f"jax.random.key({key})" if isinstance(key, (int, np.integer)) else "jax.random.key(0)"
+            raise TypeError(
+                f"key must be a key of jax.random, for example {hint}; got {key!r} of type {type(key).__name__}"
+            )
         place, end, pieces = int(position), int(position) + length, []
         with jax.default_device(_host()):
             key = _to_host(key)

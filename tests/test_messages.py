@@ -1,0 +1,316 @@
+"""What is wrong is said in a sentence that names the argument and the remedy, before anything is compiled."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.sparse
+
+import wior
+from wior import checks, orders
+
+A = np.random.default_rng(0).normal(size=(12, 3))
+B = np.arange(12.0)
+
+
+def loss(x, y, batch):
+    return jnp.mean((batch[0] @ y - batch[1]) ** 2) + jnp.sum(x * x) * jnp.sum(y * y)
+
+
+def problem(outer=loss, inner=loss, outer_data=(A, B), inner_data=(A, B)):
+    return wior.Bilevel(outer, inner, outer_data, inner_data)
+
+
+def solved(x0, y0, **settings):
+    return wior.solve(problem(), wior.WiORBO(0.01, 0.01, 0.01), x0, y0, batch_size=4, steps=2, **settings)
+
+
+def says(*parts, error=TypeError):
+    """Expects an error whose message has all of these parts, in this order."""
+    return pytest.raises(error, match="(?s)" + ".*".join(map(re.escape, parts)))
+
+
+class Tensor:
+    """As those of torch: an array by its protocol, which jax does not take for one."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.shape, self.dtype = self.values.shape, "torch.float32"
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, index):
+        return Tensor(self.values[index])
+
+    def numpy(self):
+        return self.values
+
+
+Tensor.__module__ = "torch"
+
+
+class DataLoader:
+    dataset = A
+
+    def __iter__(self):
+        return iter([A])
+
+    def __len__(self):
+        return 1
+
+
+class Iterable:
+    def __iter__(self):
+        return iter([A])
+
+
+class Dataset:
+    """As those of Hugging Face: columns as lists, unless another format is asked for."""
+
+    column_names = ("image", "label")
+
+    def __init__(self, format=list):
+        self.format = format
+
+    def with_format(self, name):
+        return Dataset({"numpy": np.asarray}[name])
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, numbers):
+        return {"image": self.format(A[numbers].tolist()), "label": self.format(B[numbers].tolist())}
+
+
+class DataFrame:
+    """As those of pandas."""
+
+    columns = ("age", "name", "city")
+
+    def __init__(self, *dtypes):
+        self.dtypes = [np.dtype(one) for one in dtypes]
+        self.shape = (12, 3)
+
+    def __array__(self, dtype=None, copy=None):
+        return A
+
+    def to_numpy(self):
+        return A
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Module:
+    """As those of equinox: a tree with functions among its leaves."""
+
+    def __init__(self, weight, activation):
+        self.weight, self.activation = weight, activation
+
+    def tree_flatten_with_keys(self):
+        key = jax.tree_util.GetAttrKey
+        return ((key("weight"), self.weight), (key("activation"), self.activation)), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+class Opaque:
+    """As modules of flax that are no trees."""
+
+
+def test_a_module_as_a_variable():
+    with says("y0.activation is a function", "eqx.partition(model, eqx.is_inexact_array)", "nnx.split"):
+        solved(jnp.ones(2), Module(jnp.ones(3), jax.nn.relu))
+    with says("x0 is of type Opaque", "eqx.partition", "nnx.split"):
+        solved(Opaque(), jnp.ones(3))
+    with says("x0['a'] is of type ndarray", "its dtype is <U2"):
+        solved({"a": np.array(["no"])}, jnp.ones(3))
+
+
+def test_torch_tensors():
+    with says("x0 is a torch Tensor", ".numpy()"):
+        solved(Tensor([1.0, 2.0]), jnp.ones(3))
+    with says("y0['w'] is a torch Tensor", ".numpy()"):
+        solved(jnp.ones(2), {"w": Tensor([1.0, 2.0])})
+    with says("outer_data[1] is a torch Tensor", ".numpy()"):
+        problem(outer_data=(A, Tensor(B)))
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (DataLoader(), "a DataLoader, which makes batches in an order of its own"),
+        (iter([A]), "an iterator (list_iterator)"),
+        ((row for row in A), "an iterator (generator)"),
+        (Iterable(), "a Iterable, which can only be iterated over"),
+        (loss, "a function, loss"),
+    ],
+    ids=["loader", "iterator", "generator", "iterable", "function"],
+)
+def test_data_that_cannot_be_read_by_numbers(data, what):
+    remedy = "give arrays with one row for each example, or an object with a length that takes an array of row numbers"
+    with says(f"inner_data is {what}", "examples are read by their numbers", remedy):
+        problem(inner_data=data)
+
+
+def test_an_unformatted_dataset():
+    with says("inner_data is a Dataset that gives lists", "['image', 'label']", '.with_format("numpy")'):
+        problem(inner_data=Dataset())
+    assert problem(inner_data=Dataset().with_format("numpy")).sizes()["inner"] == 12
+
+
+def test_lists_of_numbers():
+    with says("x0 is a list of numbers, [1.0, 2.0]", "jnp.asarray"):
+        solved([1.0, 2.0], jnp.ones(3))
+    with says("y0['w'] is a list of numbers, [[1, 2], [3, 4]]", "jnp.asarray"):
+        solved(jnp.ones(2), {"w": [[1, 2], [3, 4]]})
+    with says("outer_data[1] is a list of numbers", "np.asarray"):
+        problem(outer_data=(A, B.tolist()))
+    assert jax.tree.structure(checks.floating("x0", [np.ones(2), np.ones(3)])) == jax.tree.structure([0, 0])
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_array])
+def test_sparse_matrices(kind):
+    with says("outer_data[0] is a sparse matrix", kind.__name__, ".toarray()", "wior.sources.Streamed"):
+        problem(outer_data=(kind(A), B))
+    with says("x0 is a sparse matrix", kind.__name__, ".toarray()"):
+        solved(kind(A), jnp.ones(3))
+
+
+def test_sparse_matrices_of_jax():
+    class Sparse(Module):
+        def todense(self):
+            return A
+
+    jax.tree_util.register_pytree_with_keys_class(Sparse)
+    # a tree whose leaves have rows of their own, which are no examples
+    with says("inner_data is a sparse matrix (Sparse)", ".todense()"):
+        problem(inner_data=Sparse(A, B))
+
+
+def test_losses_of_wrong_arity():
+    with says("inner is called as inner(x, y, batch), and the function given is two(y, batch)"):
+        problem(inner=lambda_named_two)
+    with says("objective is called as objective(x, y, batch)"):
+        wior.Minimax(lambda x, y: 0.0, A)
+    with says("outer is called as outer(y, batch)", "<lambda>(x, y, batch)"):
+        wior.Compositional(lambda x, y, batch: 0.0, lambda x, batch: x, A, A)
+    with says("represent is called as represent(x, rows)"):
+        wior.ConditionalBilevel(loss, loss, A, np.ones((12, 2, 3)), represent=lambda x: x)
+    problem(inner=lambda *arguments: loss(*arguments), outer=jax.jit(loss))
+
+
+def lambda_named_two(y, batch):
+    return 0.0
+
+
+lambda_named_two.__name__ = "two"
+
+
+def test_metrics_of_wrong_arity():
+    with says("metrics is called as metrics(x, y), and the function given is <lambda>(state)"):
+        checks.metrics_arity(lambda state: {})
+    checks.metrics_arity(lambda x, y, more=1: {})
+
+
+def test_a_loss_for_each_example():
+    each = lambda x, y, batch: (batch[0] @ y - batch[1]) ** 2
+    with says("inner must return one number", "a batch of 5 rows", "shape (5,)", "take the mean", error=ValueError):
+        problem(inner=each).check(jnp.ones(2), jnp.ones(3), (4, 5))
+    mapped = wior.Compositional(lambda y, batch: jnp.sum(y), lambda x, batch: batch * x, A, A)
+    with says("inner must return the mean", "a batch of 5 rows", "[5, 3]", "axis=0", error=ValueError):
+        mapped.check(jnp.ones(3), jnp.ones(3), (4, 5))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [lambda step: 0.1 if step < 100 else 0.01, lambda step: np.sqrt(step + 1.0), lambda step: [0.1, 0.01][step // 100]],
+    ids=["if", "numpy", "list"],
+)
+def test_a_schedule_that_cannot_be_compiled(schedule):
+    with says("inner_lr is a schedule that asks for the value of the step", "jnp.where", "optax.join_schedules"):
+        wior.WiORBO(0.1, schedule, 0.1)
+
+
+def test_schedules_that_can():
+    with says("outer_lr is called as outer_lr(step)"):
+        wior.WiORBO(lambda: 0.1, 0.1, 0.1)
+    wior.WiORBO(optax.cosine_decay_schedule(0.1, 10), lambda step: jnp.where(step < 100, 0.1, 0.01), lambda step: 0.1)
+
+
+def test_an_integer_as_key():
+    with says("key must be a key of jax.random, for example jax.random.key(3); got 3 of type int"):
+        orders.RandomReshuffling().examples(3, 0, 4, 12)
+
+
+@pytest.mark.parametrize("kind", [wior.Compositional, wior.Bilevel])
+def test_no_outer_data(kind):
+    takes = {wior.Compositional: (lambda y, batch: jnp.sum(y), lambda x, batch: x), wior.Bilevel: (loss, loss)}
+    with says("outer_data is None", "np.zeros((1, 1))", error=ValueError):
+        kind(*takes[kind], None, A)
+
+
+def test_tables_with_text():
+    with says("inner_data is a DataFrame whose columns ['name', 'city'] do not hold numbers", ".to_numpy()"):
+        problem(inner_data=DataFrame(float, object, "U3"))
+    with says("inner_data[0] is a DataFrame; give the array .to_numpy()"):
+        problem(inner_data=(DataFrame(float, int, bool), B))
+
+
+def test_orders_by_name():
+    for name, order in orders.BY_NAME.items():
+        assert orders.named(name) is orders.named(name.replace("-", "_")) is order
+        assert orders.named(order) is order
+    with says("order must be one of 'independent'", "'random-reshuffling'", "got 'shuffled'", error=ValueError):
+        orders.named("shuffled")
+    with says("order must be one of wior.orders", "did you mean FlipFlop()?"):
+        orders.named(orders.FlipFlop)
+    with says("order must be one of wior.orders", "got 3 of type int"):
+        orders.named(3)
+
+
+def knows_its_rows(rows):
+    return lambda x, y, batch: loss(x, y, (batch[0].reshape(rows, 3), batch[1].reshape(rows)))
+
+
+def test_losses_that_know_their_batch_size():
+    x, y = jnp.ones(2), jnp.ones(3)
+    problem(knows_its_rows(4), knows_its_rows(5)).check(x, y, (4, 5))
+    wior.Minimax(knows_its_rows(4), (A, B)).check(x, y, (4, 4))
+    wior.Compositional(
+        lambda y, batch: jnp.sum(y) + jnp.sum(batch.reshape(4, 3)), lambda x, b: jnp.mean(b.reshape(5, 3), 0), A, A
+    ).check(x, y, (4, 5))
+    sets = np.ones((12, 6, 3)), np.ones((12, 6))
+    wior.ConditionalBilevel(knows_its_rows(1), knows_its_rows(5), (A, B), sets).check(x, y, (4, 5))
+    # what is represented is all rows of the inner sets of a batch together
+    wior.ConditionalBilevel(
+        lambda seen, y, batch: loss(seen.reshape(1), y, batch),
+        lambda seen, y, batch: loss(seen.reshape(5), y, (batch[0].reshape(5, 3), batch[1])),
+        (A, B),
+        sets,
+        represent=lambda x, rows: rows[1].reshape(4 * 6),
+        represent_outer=lambda x, rows: rows[1].reshape(4),
+    ).check(x, y, (4, 5))
+
+
+def test_rows_for_each_example_meet_batches_of_the_right_size():
+    x = wior.PerExample(jnp.ones(12))
+    weighted = lambda x, y, batch: jnp.mean(x.reshape(5) * (batch[0] @ y - batch[1]) ** 2)
+    problem(lambda x, y, batch: loss(jnp.ones(2), y, batch), weighted).check(x, jnp.ones(3), (4, 5))
+    with says("outer uses the PerExample leaf x0", "Let only inner depend on it"):
+        problem(lambda x, y, b: jnp.mean(x.reshape(4) * b[1]), weighted).check(x, jnp.ones(3), (4, 5))
+
+
+def test_the_calls_of_losses_have_batches_of_these_sizes():
+    calls = problem().loss_calls(jnp.ones(2), jnp.ones(3), (4, 5))
+    assert {name: args[-1].data[1].shape for name, (_, args) in calls.items()} == {"outer": (4,), "inner": (5,)}
+    assert all(len(args[-1].examples) == 2 for _, args in problem().loss_calls(jnp.ones(2), jnp.ones(3)).values())
+    cut = wior.fixed_batches.InFixedBatches(problem(), (4, 6)).loss_calls(jnp.ones(2), jnp.ones(3), (1, 1))
+    assert [args[-1].data[1].shape for _, args in cut.values()] == [(4,), (6,)]
