@@ -36,11 +36,13 @@ def says(*parts, error=TypeError):
 class Tensor:
     """As those of torch: an array by its protocol, which jax does not take for one."""
 
-    def __init__(self, values):
-        self.values = np.asarray(values)
+    def __init__(self, values, elsewhere=False):
+        self.values, self.elsewhere = np.asarray(values), elsewhere
         self.shape, self.dtype = self.values.shape, "torch.float32"
 
     def __array__(self, dtype=None, copy=None):
+        if self.elsewhere:
+            raise TypeError("can't convert cuda:0 device type tensor to numpy")
         return self.values
 
     def __len__(self):
@@ -140,7 +142,8 @@ def test_torch_tensors():
     with says("y0['w'] is a torch Tensor", ".numpy()"):
         solved(jnp.ones(2), {"w": Tensor([1.0, 2.0])})
     with says("outer_data[1] is a torch Tensor", ".numpy()"):
-        problem(outer_data=(A, Tensor(B)))
+        problem(outer_data=(A, Tensor(B, elsewhere=True)))
+    assert problem(outer_data=(A, Tensor(B))).sizes()["outer"] == 12
 
 
 @pytest.mark.parametrize(
@@ -260,8 +263,9 @@ def test_no_outer_data(kind):
 def test_tables_with_text():
     with says("inner_data is a DataFrame whose columns ['name', 'city'] do not hold numbers", ".to_numpy()"):
         problem(inner_data=DataFrame(float, object, "U3"))
-    with says("inner_data[0] is a DataFrame; give the array .to_numpy()"):
-        problem(inner_data=(DataFrame(float, int, bool), B))
+    with says("x0 is a DataFrame; give the array .to_numpy()"):
+        solved(DataFrame(float, int, bool), jnp.ones(3))
+    assert problem(inner_data=(DataFrame(float, int, bool), B)).sizes()["inner"] == 12
 
 
 def test_orders_by_name():

@@ -253,6 +253,8 @@ def _demand_array(leaf_name: str, name: str, leaf: Any) -> None:
     try:
         jnp.result_type(leaf)
     except TypeError:
+        if hasattr(leaf, "to_numpy"):
+            raise TypeError(f"{leaf_name} is a {type(leaf).__name__}; give the array .to_numpy()") from None
         dtype = getattr(leaf, "dtype", None)
         is_what = "is a function" if callable(leaf) and dtype is None else f"is of type {type(leaf).__name__}"
         raise TypeError(

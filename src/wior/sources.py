@@ -152,8 +152,7 @@ def is_source(leaf: Any) -> bool:
 def instead_of(leaf: Any) -> str | None:
     """What a value of another library is and what to give in its place; None where it is none of those that are often given."""
     kind = type(leaf).__name__
-    library = type(leaf).__module__.partition(".")[0]
-    if library == "torch" and hasattr(leaf, "numpy"):
+    if _is_tensor(leaf):
         return f"is a torch {kind}; give an array of numpy, .detach().cpu().numpy()"
     if hasattr(leaf, "todense") or hasattr(leaf, "tocsr"):
         dense = "toarray" if hasattr(leaf, "toarray") else "todense"
@@ -161,14 +160,13 @@ def instead_of(leaf: Any) -> str | None:
             f"is a sparse matrix ({kind}), and rows are taken of dense arrays; give .{dense}(), or, where that is too large, "
             "an object whose source[numbers] returns dense rows (wior.sources.Streamed)"
         )
-    if hasattr(leaf, "columns") and hasattr(leaf, "dtypes") and hasattr(leaf, "to_numpy"):
+    if hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "dtypes"):
         text = [str(name) for name, dtype in zip(leaf.columns, leaf.dtypes, strict=True) if not _is_numeric(dtype)]
-        wrong = (
-            f" whose columns {text} do not hold numbers; leave them out or encode them as numbers, and" if text else ";"
-        )
-        return f"is a {kind}{wrong} give the array .to_numpy()"
-    if hasattr(leaf, "to_numpy") and hasattr(leaf, "dtype"):
-        return f"is a {kind}; give the array .to_numpy()"
+        if text:
+            return (
+                f"is a {kind} whose columns {text} do not hold numbers; leave them out or encode them as numbers, "
+                "and give the array .to_numpy()"
+            )
     return None
 
 
@@ -178,7 +176,7 @@ def demand_rows(name: str, leaf: Any) -> None:
     asked = "examples are read by their numbers, in the order that wior chooses"
     remedy = "give arrays with one row for each example, or an object with a length that takes an array of row numbers"
     wrong = instead_of(leaf)
-    if wrong is not None:
+    if wrong is not None and not _is_tensor_at_hand(leaf):
         raise TypeError(f"{name} {wrong}")
     if isinstance(leaf, (str, bytes, Mapping)) or hasattr(leaf, "__array__") or hasattr(leaf, "shape"):
         return
@@ -370,6 +368,21 @@ def _reader(name: str, source: Any) -> Any:
             f"{name} must have a length and take an array of row numbers, got {type(source).__name__}: {source!r:.80}"
         )
     return _OfObject(name, source)
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return type(leaf).__module__.partition(".")[0] == "torch" and hasattr(leaf, "numpy")
+
+
+def _is_tensor_at_hand(leaf: Any) -> bool:
+    """Whether a tensor can be read as an array as it is: one on another device, or in a graph of derivatives, cannot."""
+    if not _is_tensor(leaf):
+        return False
+    try:
+        np.asarray(leaf)
+    except (TypeError, RuntimeError):
+        return False
+    return True
 
 
 def _is_numeric(dtype: Any) -> bool:
