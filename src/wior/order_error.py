@@ -6,9 +6,16 @@ The paper's assumption on an order is that there are α and C with
 
 for v = ∇f, ∇g and ∇²g at a fixed point (Assumption 4.5). Independent draws have α = 1, permutations α = 2 with a C that
 grows with the number of examples, herded ones α = 2 with a smaller C. Here the left side is measured for many k, and its largest
-and its mean value over t are reported. α is fitted to the mean over the intervals of at least one pass, where it is decided
-(the largest of few independent stretches is too noisy for that), and C is the smallest constant for which the bound holds
-with that α at every t and k measured.
+and its mean value over t are reported.
+
+α is decided by intervals of at least one pass, and fitted to means over t (the largest of few independent stretches is too noisy). The
+error of one permutation for ever is S(k mod P)/k² for a pass of P batches: it comes and goes with k, and single k say little. So k² times the
+mean error is averaged over k from jP to (j+1)P, with starts t that make whole passes; it is level for α = 2 and grows as k
+for α = 1, and α is 2 less its power of k.
+
+C is the smallest constant for which the bound holds with that α at every t and k measured, and `C_at` the one for α = 1 and for α = 2:
+constants of the same α can be compared between orders. A is the bound on a single error (Assumptions 4.3, 4.4 and 4.7), the
+largest ‖v_τ − v‖ measured, which is C at k = 1; the paper's is that of single examples, so of batches of one.
 
 ∇²g is measured by its action on a fixed vector u: the products that a step uses. For conditional problems the outer order is
 measured, on the exact hyper-gradients ∇h(x; ξ).
@@ -17,6 +24,7 @@ measured, on the exact hyper-gradients ∇h(x; ξ).
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,18 +43,23 @@ from wior.solve import both, run_key
 Tree = Any
 
 INTERVALS = 40
+WINDOWS, IN_WINDOW = 8, 8  # stretches of k, one pass long each, that α is fitted to; the k looked at in one
+FEWEST_PASSES = 12  # for two such stretches
+ALPHAS = (1, 2)
 LARGEST_RECORD = 2**29  # numbers
 
 
 @dataclasses.dataclass(frozen=True)
 class OrderError:
-    """Squared errors of averages over `k` batches, by the name of the derivative, and the fitted α and C."""
+    """Squared errors of averages over `k` batches, by the name of the derivative; the fitted α and its C, C at fixed α, and A."""
 
     k: np.ndarray
     largest: dict[str, np.ndarray]  # over all starts t
     mean: dict[str, np.ndarray]
     alpha: dict[str, float]
     C: dict[str, float]
+    C_at: dict[str, dict[int, float]]  # for α = 1 and 2
+    A: dict[str, float]
     batches_in_pass: dict[str, float]
     order: str
 
@@ -70,7 +83,7 @@ def order_error(
     """Measures the order error at (x, y) over `passes` passes of the longer level, after `warmup` passes.
 
     `u` is the vector that stands in for the second derivatives; a random one of unit norm where not given. `warmup` lets
-    `Herding` sort before it is judged.
+    `Herding` sort before it is judged. Below twelve passes α and C are NaN, with a warning.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
@@ -90,7 +103,10 @@ def order_error(
         problem = problem.as_conditional_bilevel()
     if u is None:
         key = jax.random.key(int(seed))
-        u = jax.tree.map(lambda leaf: jax.random.normal(key, leaf.shape, leaf.dtype), y)
+        leaves, structure = jax.tree.flatten(y)
+        keys = list(jax.random.split(key, len(leaves))) if len(leaves) > 1 else [key]
+        drawn = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in zip(keys, leaves, strict=True)]
+        u = jax.tree.unflatten(structure, drawn)
         u = jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
     plan = blocks.make_plan(problem, watch, orders, batches, 2**31)
@@ -100,23 +116,57 @@ def order_error(
     level = {"outer_gradient": "outer", "hypergradient": "outer", "inner_gradient": "inner", "inner_products": "inner"}
     # powers of two of a pass are looked at exactly: there the average of one permutation has no error
     whole = np.outer(np.fromiter(in_pass.values(), float), 2 ** np.arange(20)).ravel()
-    intervals = np.concatenate([np.geomspace(1, max(2, steps // 4), INTERVALS), whole]).astype(int)
-    intervals = np.unique(intervals[(intervals >= 1) & (intervals <= max(2, steps // 4))])
-    largest, mean, alpha, constant = {}, {}, {}, {}
+    longest = max(2, steps // 4)
+    windows = {name: windows_of(longest, number) for name, number in in_pass.items()}
+    if min(map(len, windows.values())) < 2:
+        warnings.warn(
+            f"passes={passes} are too few to fit α and C, which are NaN; give passes={FEWEST_PASSES} or more",
+            stacklevel=2,
+        )
+    looked_at = [k for level in windows.values() for k in level]
+    intervals = np.concatenate([np.geomspace(1, longest, INTERVALS), whole, *looked_at]).astype(int)
+    intervals = np.unique(intervals[(intervals >= 1) & (intervals <= longest)])
+    largest, mean, alpha, constant, at, single, per_pass = {}, {}, {}, {}, {}, {}, {}
     for name, (record, full) in vectors.items():
+        per_pass[name] = in_pass[level[name]]
         largest[name], mean[name] = _errors(record, full, intervals)
-        alpha[name], constant[name] = fit(intervals, mean[name], largest[name], in_pass[level[name]])
-    per_pass = {name: in_pass[level[name]] for name in vectors}
-    return OrderError(intervals, largest, mean, alpha, constant, per_pass, repr(order))
+        in_window = windows[level[name]]
+        whole_passes = [_errors(record, full, k, per_pass[name])[1] for k in in_window]
+        alpha[name] = fit(in_window, whole_passes)
+        constant[name] = bound(intervals, largest[name], alpha[name])
+        at[name] = {power: bound(intervals, largest[name], power) for power in ALPHAS}
+        single[name] = float(np.sqrt(largest[name][0]))
+    return OrderError(intervals, largest, mean, alpha, constant, at, single, per_pass, repr(order))
 
 
-def fit(k: np.ndarray, mean: np.ndarray, largest: np.ndarray, batches_in_pass: float) -> tuple[float, float]:
-    """α from the slope of the mean error over intervals of at least a pass, and the C that then bounds every error."""
-    used = (k >= batches_in_pass) & (mean > 0)
-    if used.sum() < 3:
-        return float("nan"), float("nan")
-    alpha = -float(np.polyfit(np.log(k[used]), np.log(mean[used]), 1)[0])
-    return alpha, float(np.sqrt(np.max(largest * k.astype(float) ** alpha)))
+def windows_of(longest: int, batches_in_pass: float) -> list[np.ndarray]:
+    """Intervals k to fit α to: some of every stretch jP … (j+1)P, for j in a geometric row, up to `longest`.
+
+    They lie at the same places of every stretch, where one permutation for ever has the same S(k mod P).
+    """
+    places, in_pass = np.arange(IN_WINDOW) / IN_WINDOW, max(batches_in_pass, 1.0)
+    last = int(longest / in_pass)
+    while last and int((last + places[-1]) * in_pass) > longest:
+        last -= 1
+    if not last:
+        return []
+    numbers = np.unique(np.round(np.geomspace(1, last, WINDOWS)).astype(int))
+    return [np.unique(((number + places) * in_pass).astype(int)) for number in numbers]
+
+
+def fit(windows: list[np.ndarray], means: list[np.ndarray]) -> float:
+    """α from how k² times the mean error grows from window to window; NaN for fewer than two, or without error."""
+    k = np.array([np.mean(window) for window in windows])
+    scaled = np.array([np.mean(window.astype(float) ** 2 * mean) for window, mean in zip(windows, means, strict=True)])
+    used = scaled > 0
+    if used.sum() < 2:
+        return float("nan")
+    return 2 - float(np.polyfit(np.log(k[used]), np.log(scaled[used]), 1)[0])
+
+
+def bound(k: np.ndarray, largest: np.ndarray, alpha: float) -> float:
+    """The smallest C with largest ≤ C² k^−α for every k."""
+    return float(np.sqrt(np.max(largest * k.astype(float) ** alpha)))
 
 
 def plot_order_errors(measured: list[OrderError], path: str | Path | None = None) -> Any:
@@ -127,7 +177,8 @@ def plot_order_errors(measured: list[OrderError], path: str | Path | None = None
     figure = Figure(figsize=(4.6 * len(names), 5.2), layout="constrained")
     for axis, name in zip(np.atleast_1d(figure.subplots(1, len(names), sharey=False)), names, strict=True):
         for error in measured:
-            label = f"{error.order}: α = {error.alpha[name]:.2f}, C = {error.C[name]:.2g}"
+            at = ", ".join(f"{value:.2g} at α = {power}" for power, value in error.C_at[name].items())
+            label = f"{error.order}: α = {error.alpha[name]:.2f}, A = {error.A[name]:.2g}, C = {at}"
             shown = np.where(
                 error.largest[name] > 0, error.largest[name], np.nan
             )  # no error has no place on a log axis
@@ -256,10 +307,14 @@ def _full(problem: Any, watch: _Watch, point: State, plan: blocks.Plan) -> dict[
     return totals
 
 
-def _errors(record: np.ndarray, full: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The largest and the mean over all starts of ‖average over k − full‖², for each k."""
+def _errors(
+    record: np.ndarray, full: np.ndarray, intervals: np.ndarray, batches_in_pass: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The largest and the mean of ‖average over k − full‖², for each k: over all starts or, given a pass, as many as make whole passes."""
     sums = np.concatenate([np.zeros((1, record.shape[1])), np.cumsum(record.astype(np.float64) - full, 0)])
     each = [np.sum((sums[k:] - sums[:-k]) ** 2, 1) / k**2 for k in intervals]
+    if batches_in_pass is not None:
+        each = [errors[: round(len(errors) // batches_in_pass * batches_in_pass)] for errors in each]
     # below rounding an error is none: the average of whole passes of one permutation is the full derivative
     floor = (16 * np.finfo(record.dtype).eps) ** 2 * float(np.mean(np.sum(record.astype(np.float64) ** 2, 1)))
     clean = lambda value: value if value > floor else 0.0
