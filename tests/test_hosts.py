@@ -186,3 +186,42 @@ def test_processes_without_company(monkeypatch, capsys):
 def test_bad_numbers_of_processes(arguments, words):
     with pytest.raises(ValueError, match=words):
         hosts.join(*arguments)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("column unavailable"),
+        ValueError("the gloo of this row is unavailable: 3"),
+        jax.errors.JaxRuntimeError("INVALID_ARGUMENT: a shape"),
+    ],
+    ids=str,
+)
+def test_errors_that_are_not_of_a_connection_pass_through(error):
+    with pytest.raises(type(error)) as raised, hosts.loss_is_clear(many=True):
+        raise error
+    assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("UNAVAILABLE: Connection reset by peer"),
+        ValueError("INTERNAL: Gloo all-reduce failed: Connection closed by peer"),
+        jax.errors.JaxRuntimeError("DEADLINE_EXCEEDED: Gloo context initialization failed"),
+    ],
+    ids=str,
+)
+def test_errors_of_a_connection_are_a_lost_process(error):
+    with (
+        pytest.raises(hosts.LostProcessError, match="another process of this run has ended"),
+        hosts.loss_is_clear(many=True),
+    ):
+        raise error
+
+
+def test_a_value_error_with_the_words_of_the_runtime_inside():
+    error = ValueError("the array cannot be fetched: UNAVAILABLE: Connection reset by peer")
+    error.__cause__ = jax.errors.JaxRuntimeError("UNAVAILABLE: Connection reset by peer")
+    with pytest.raises(hosts.LostProcessError), hosts.loss_is_clear(many=True):
+        raise error

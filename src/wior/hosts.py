@@ -26,6 +26,8 @@ SECONDS_TO_ABORT = 50  # after which jax ends this process itself, should we not
 SECONDS_BETWEEN_SIGNS = 2.0
 SIGNS, LEFT = "wior/alive/", "left"
 BROKEN = ("gloo", "nccl", "unavailable", "deadline_exceeded")  # words of errors of the devices when a connection breaks
+# how a message of the runtime begins
+STATUS = ("UNAVAILABLE:", "DEADLINE_EXCEEDED:", "INTERNAL:", "ABORTED:", "CANCELLED:", "UNKNOWN:")
 LOST = (
     "{who} of this run has ended or cannot be reached; see what it printed last. "
     "Start all processes again with the same arguments: a run with a checkpoint goes on from its last save"
@@ -107,10 +109,16 @@ def loss_is_clear(many: bool) -> Iterator[None]:
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-        # on some paths a ValueError holds what the runtime said
-        if not many or not any(word in str(error).lower() for word in BROKEN):
+        if not many or not _of_runtime(error) or not any(word in str(error).lower() for word in BROKEN):
             raise
         raise LostProcessError(LOST.format(who="another process")) from error
+
+
+def _of_runtime(error: BaseException) -> bool:
+    """Whether the runtime says so: on some paths a ValueError holds its words, and other ones are the user's."""
+    if isinstance(error, jax.errors.JaxRuntimeError) or str(error).startswith(STATUS):
+        return True
+    return isinstance(error.__cause__ or error.__context__, jax.errors.JaxRuntimeError)
 
 
 def leave(code: int) -> None:
