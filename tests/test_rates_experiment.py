@@ -224,6 +224,33 @@ def test_double_precision_ends_with_its_context():
         assert jnp.zeros(1).dtype == jnp.float32
 
 
+def test_a_piece_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(rates, "LENGTH", 4.0)
+    task, etas = rates.make_task("convex, own"), rates.step_sizes(True)[:3]
+    metrics = rates.metrics_of(task)
+    checkpoint = wior.Checkpoint(tmp_path / "saved", every_steps=96, keep=1, at_end=False)
+    of = [rates.steps_of(eta) for eta in etas]
+    stop_at = of[0] + 96
+
+    def make(report, checkpoint):
+        return rates._piece(task, metrics, rates.ORDERS["reshuffled"], etas, 3, 0, report, checkpoint)
+
+    def half(step, latest):
+        if step >= stop_at:
+            raise KeyboardInterrupt
+
+    whole = make(lambda step, latest: None, None)
+    with pytest.raises(KeyboardInterrupt):
+        make(half, checkpoint)
+    told = []
+    found = make(lambda step, latest: told.append(step), checkpoint)
+    assert min(told) >= of[0]  # the first step size is not made again
+    assert told[-1] == sum(of)
+    assert set(found) == set(whole)
+    for name, value in whole.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
 @pytest.mark.slow
 def test_the_quick_version_gives_the_same_numbers_twice():
     def piece(name, steps, make):

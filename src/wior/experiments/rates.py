@@ -7,6 +7,7 @@ is measured after every second epoch: inside a pass the iterates are elsewhere, 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -205,10 +206,19 @@ def _piece(
     report: Report,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
-    return {**_runs(task, metrics, order, etas, seeds, report), "alpha": _alphas(task, order, alpha_seeds)}
+    runs = _runs(task, metrics, order, etas, seeds, report, checkpoint)
+    return {**runs, "alpha": _alphas(task, order, alpha_seeds)}
 
 
-def _runs(task: Task, metrics: Any, order: Order, etas: np.ndarray, seeds: int, report: Report) -> Arrays:
+def _runs(
+    task: Task,
+    metrics: Any,
+    order: Order,
+    etas: np.ndarray,
+    seeds: int,
+    report: Report,
+    checkpoint: Checkpoint | None = None,
+) -> Arrays:
     arrays: Arrays = {"etas": etas}
     done, curvatures = 0, []
     for i, eta in enumerate(map(float, etas)):
@@ -224,6 +234,7 @@ def _runs(task: Task, metrics: Any, order: Order, etas: np.ndarray, seeds: int, 
             steps=steps_of(eta),
             metrics=metrics,
             record_every=STEPS_BETWEEN_RECORDS,
+            checkpoint=checkpoint and _of_step_size(checkpoint, i),
             progress=functools.partial(_further, report, done),
         )
         done += result.steps
@@ -234,6 +245,11 @@ def _runs(task: Task, metrics: Any, order: Order, etas: np.ndarray, seeds: int, 
         curvatures.append((curvature.min(), curvature[:, -1].min()))
     arrays["curvature"] = np.array(curvatures)  # (step sizes, 2): the smallest on the way, and at the end
     return arrays
+
+
+def _of_step_size(checkpoint: Checkpoint, number: int) -> Checkpoint:
+    """Each step size is a run of its own, saved at its end too: a piece that goes on does not make it again."""
+    return dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"step-size-{number}", at_end=True)
 
 
 def _further(report: Report, done: int, step: int, latest: dict[str, Any]) -> None:
