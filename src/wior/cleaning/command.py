@@ -15,7 +15,7 @@ import numpy as np
 
 import wior
 from wior.cleaning import choosing, plots
-from wior.cleaning.label_cleaner import LabelCleaner
+from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, LabelCleaner
 from wior.cleaning.sources import InputError, Task, read
 from wior.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
 from wior.report.guard import guard
@@ -73,7 +73,8 @@ def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings],
         )
         cleaner = LabelCleaner(**{**request.settings, "progress": request.progress, "checkpoint": request.checkpoint})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # classes that no verified row has are among the notes
+            # that no verified row has a class is among the notes; all else, such as a save that fails, is for the user
+            warnings.filterwarnings("ignore", f"{NO_VERIFIED_ROW} ", UserWarning)
             everything = not task.known  # then no copy is made of what may be large
             cleaner.fit(
                 task.train.features if everything else task.train.features[task.rows],

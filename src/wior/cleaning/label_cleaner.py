@@ -28,6 +28,7 @@ from wior.progress import pieces
 WEIGHTINGS = ("auto", *DESIGNS)
 STARTS = ("trusting", "counted")
 MODELS = ("auto", "linear", "mlp")
+NO_VERIFIED_ROW = "no verified row of"
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):
@@ -261,7 +262,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             )
         if not known.all():
             warnings.warn(
-                f"no verified row of {_listed(names[~known])}: these labels are taken as they are",
+                f"{NO_VERIFIED_ROW} {_listed(names[~known])}: these labels are taken as they are",
                 stacklevel=3,
             )
         return ~known
