@@ -103,7 +103,11 @@ DIFFERENT = {
         {"problem": wior.Bilevel(lambda x, y, b: 2 * runs.outer(x, y, b), runs.inner, runs.problem().outer_data,
                                  runs.problem().inner_data)}, "its losses.outer is",
     ),
-    "metrics": ({"metrics": lambda x, y: {"size": 0.0}}, "its metrics is"),
+    "metrics": ({"metrics": lambda x, y: {"size": 0.0}}, "its metrics.names is ['first', 'size'], here it is ['size']"),
+    "what metrics compute": (
+        {"metrics": lambda x, y: {name: 2 * value for name, value in runs.metrics(x, y).items()}},
+        "its metrics.program is another function",
+    ),
 }  # fmt: skip
 
 

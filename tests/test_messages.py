@@ -270,14 +270,14 @@ def test_tables_with_text():
 
 def test_orders_by_name():
     for name, order in orders.BY_NAME.items():
-        assert orders.named(name) is orders.named(name.replace("-", "_")) is order
-        assert orders.named(order) is order
+        assert orders.named("order", name) is orders.named("order", name.replace("-", "_")) is order
+        assert orders.named("order", order) is order
     with says("order must be one of 'independent'", "'random-reshuffling'", "got 'shuffled'", error=ValueError):
-        orders.named("shuffled")
+        orders.named("order", "shuffled")
     with says("order must be one of wior.orders", "did you mean FlipFlop()?"):
-        orders.named(orders.FlipFlop)
+        orders.named("order", orders.FlipFlop)
     with says("order must be one of wior.orders", "got 3 of type int"):
-        orders.named(3)
+        orders.named("order", 3)
 
 
 def knows_its_rows(rows):
@@ -318,3 +318,91 @@ def test_the_calls_of_losses_have_batches_of_these_sizes():
     assert all(len(args[-1].examples) == 2 for _, args in problem().loss_calls(jnp.ones(2), jnp.ones(3)).values())
     cut = wior.fixed_batches.InFixedBatches(problem(), (4, 6)).loss_calls(jnp.ones(2), jnp.ones(3), (1, 1))
     assert [args[-1].data[1].shape for _, args in cut.values()] == [(4,), (6,)]
+
+
+def test_a_loss_that_knows_its_batch_size_is_solved():
+    own = problem(knows_its_rows(4), knows_its_rows(6))
+    result = wior.solve(own, wior.WiORBO(0.01, 0.01, 0.01), jnp.ones(2), jnp.ones(3), batch_size=(4, 6), steps=3)
+    plain = wior.solve(problem(), wior.WiORBO(0.01, 0.01, 0.01), jnp.ones(2), jnp.ones(3), batch_size=(4, 6), steps=3)
+    np.testing.assert_array_equal(result.x, plain.x)
+    with pytest.raises(TypeError, match="reshape"):
+        wior.solve(own, wior.WiORBO(0.01, 0.01, 0.01), jnp.ones(2), jnp.ones(3), batch_size=3, steps=3)
+
+
+def with_nan(rows):
+    spoilt = A.copy()
+    spoilt[rows, 1] = np.nan
+    return spoilt
+
+
+def test_nan_in_the_data_is_not_blamed_on_a_step_size():
+    one, two = (with_nan([7]), B), (with_nan([2, 9]), B)
+    message = "the data are not finite: outer_data[0] has NaN or infinity in 2 rows (2, 9); inner_data[0] has NaN or infinity in 1 row (7)"
+    with says(message, "no step size helps", error=wior.NonFiniteError):
+        wior.solve(problem(outer_data=two, inner_data=one), STEP, jnp.ones(2), jnp.ones(3), batch_size=4, steps=9)
+
+
+def test_nan_in_streamed_data(tmp_path):
+    np.save(tmp_path / "rows.npy", with_nan([7]))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    with says("inner_data[0] has NaN or infinity in 1 row (7)", "no step size helps", error=wior.NonFiniteError):
+        wior.solve(problem(inner_data=(rows, B)), STEP, jnp.ones(2), jnp.ones(3), batch_size=4, steps=9)
+
+
+def test_nan_in_fixed_batches():
+    with says("inner_data[0] has NaN or infinity in 1 row (7)", error=wior.NonFiniteError):
+        wior.solve(
+            problem(inner_data=(with_nan([7]), B)),
+            wior.baselines.SABA(0.01, 0.01, 0.01),
+            jnp.ones(2),
+            jnp.ones(3),
+            batch_size=4,
+            steps=9,
+        )
+
+
+STEP = wior.WiORBO(0.01, 0.01, 0.01)
+
+
+def conditional():
+    sets = A[:, None] + 0.1 * np.arange(6.0)[:, None], B[:, None] + np.zeros((12, 6))
+    inner = lambda x, y, b: jnp.mean((b[0] @ y - b[1]) ** 2) + jnp.sum((x - 1) ** 2) * jnp.sum(y * y)
+    return wior.ConditionalBilevel(loss, inner, (A, B), sets)
+
+
+@pytest.mark.parametrize("inner_lr", [3.0, 1e15])
+@pytest.mark.parametrize("method", [wior.WiORCBO, wior.baselines.DLSGD])
+def test_an_inner_step_that_is_too_large_is_not_blamed_on_the_outer_one(method, inner_lr):
+    def run(outer_lr, inner_lr):
+        own = method(outer_lr, inner_lr, 0.01)
+        wior.solve(conditional(), own, jnp.ones(2), jnp.ones(3), batch_size=(4, 3), steps=400)
+
+    message = "inner steps diverge at x0 already", "an inner step size that is too large", f"(inner_lr={inner_lr!r})"
+    with says(*message, error=wior.NonFiniteError):
+        run(1e-4, inner_lr)
+    with says("a step size that is too large", "(outer_lr=1e+30)", error=wior.NonFiniteError):
+        run(1e30, 0.01)
+
+
+def test_a_variable_that_cannot_move_is_said_before_the_run():
+    accuracy = lambda x, y, b: jnp.mean((b[0] @ y > b[1]).astype(float))
+    with pytest.warns(UserWarning, match=r"x0 cannot move: .*has no derivative in y"):
+        wior.solve(problem(outer=accuracy), STEP, jnp.ones(2), jnp.ones(3), batch_size=4, steps=2)
+    y0 = {"weights": jnp.ones(3), "running_mean": jnp.zeros(3)}
+    of = lambda x, y, b: loss(x, y["weights"], b)
+    with pytest.warns(UserWarning, match=r"y0\['running_mean'\] cannot move: inner does not depend on it") as warned:
+        wior.solve(problem(of, of), STEP, jnp.ones(2), y0, batch_size=4, steps=2)
+    assert warned[0].filename == __file__  # the line of the call
+
+
+def test_another_runs_folder_is_refused_by_a_public_name(tmp_path):
+    solved(jnp.ones(2), jnp.ones(3), checkpoint=tmp_path / "run")
+    with says("belongs to another run", error=wior.AnotherRunError) as raised:
+        solved(jnp.zeros(2), jnp.ones(3), checkpoint=tmp_path / "run")
+    assert raised.type.__name__ == "AnotherRunError"
+
+
+def test_orders_by_name_in_a_run():
+    by_name = solved(jnp.ones(2), jnp.ones(3), order=("shuffle-once", "flip_flop"))
+    by_value = solved(jnp.ones(2), jnp.ones(3), order=(orders.ShuffleOnce(), orders.FlipFlop()))
+    np.testing.assert_array_equal(by_name.x, by_value.x)

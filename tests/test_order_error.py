@@ -174,7 +174,7 @@ def test_the_plot_is_written(tmp_path):
         ({"passes": 0}, ValueError, "passes must be a positive integer, got 0"),
         ({"batch_size": 0}, ValueError, "batch_size must be a positive integer, got 0"),
         ({"warmup": -1}, ValueError, "warmup must be a number of passes, zero or more, got -1"),
-        ({"order": "herding"}, TypeError, "order must be one of wior.orders"),
+        ({"order": 3}, TypeError, "order must be one of wior.orders"),
         ({"x": jnp.arange(2)}, TypeError, "x has dtype"),
     ],
 )

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from wior import oracle, visits
+from wior import fingerprint, oracle, visits
 from wior.algorithms.algorithm import Algorithm, Draws, Reserve, Reserves, Seen, Visits
 from wior.layout import Layout
 from wior.orders import Herding, Order, RandomReshuffling, ShuffleOnce
@@ -87,6 +87,9 @@ class Plan:
     unit: int  # steps in a loop of known length
     window: int = 0  # steps whose rows are gathered at once, where there are streamed levels
     layout: Layout | None = None  # on many devices, where everything lies
+    program: str = (
+        ""  # the fingerprint of a step: what its functions compute now, whatever they read besides their arguments
+    )
 
     @property
     def visits_known(self) -> bool:
@@ -168,6 +171,35 @@ def make_plan(
         _unit(any(stream.adaptive for stream in streams), window),
         window,
     )
+
+
+def as_now(plan: Plan, problem: Any, algorithm: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> Plan:
+    """The plan with the fingerprint of a step, so that a program made of functions that have changed since is not reused.
+
+    Of wior's own methods the losses and schedules say all; they are cheaper to trace than a step with its derivatives.
+    """
+
+    def step(problem: Any, algorithm: Any, x: Tree, y: Tree) -> Any:
+        return algorithm.step(problem, algorithm.init(problem, x, y), any_draws(plan, problem, algorithm))
+
+    problem, x, y = fingerprint.shapes((problem, x, y))
+    found = fingerprint.traced_losses(problem, x, y, batches)
+    if plan.window or not _is_own(algorithm) or fingerprint.has_foreign_rules(found):
+        parts = [fingerprint.fingerprint(step, problem, algorithm, x, y)]
+    else:
+        fields = (getattr(algorithm, field.name) for field in dataclasses.fields(algorithm))
+        schedules = (fingerprint.fingerprint(value, jnp.int32(0)) for value in fields if callable(value))
+        parts = [fingerprint.of_program(found), *schedules]
+    for stream in plan.streams:
+        if not stream.adaptive and not _is_own(stream.order):
+            run = functools.partial(stream.order.run, length=stream.chunk, n=stream.n)
+            parts.append(fingerprint.fingerprint(run, jax.random.key(0), jnp.uint32(0), jnp.uint32(0)))
+    return dataclasses.replace(plan, program=" ".join(parts))
+
+
+def _is_own(thing: Any) -> bool:
+    """Whether a method or an order is one of this package, whose code does not change while it runs."""
+    return type(thing).__module__.startswith("wior.")
 
 
 def _ordered_by_host(stream: Stream) -> bool:
@@ -276,7 +308,7 @@ def advance(
         )
         number = start.step + i.astype(jnp.uint32)
         places_of = tuple(
-            _in_window(plan, s, i, start.window) if s.streamed else examples
+            in_window(plan, s, i, start.window) if s.streamed else examples
             for s, examples in zip(plan.streams, taken, strict=True)
         )
         draws = Draws(
@@ -408,7 +440,7 @@ def _ahead(plan: Plan, stream: Stream, key: jax.Array, place: tuple[Any, Any], w
     return jnp.roll(own, -window.behind, 0)[: plan.length]
 
 
-def _in_window(plan: Plan, stream: Stream, i: jax.Array, window: Window | None) -> jax.Array:
+def in_window(plan: Plan, stream: Stream, i: jax.Array, window: Window | None) -> jax.Array:
     """The places of step i of a block among the rows gathered for its level."""
     assert window is not None
     first = plan.window * stream.before + (window.behind + i) * stream.chunk

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import sys
 import warnings
@@ -28,14 +26,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
+from wior.fingerprint import fingerprint, of_code
 from wior.layout import in_pieces
 from wior.lock import FolderLock, InUse
 from wior.sources import Streamed
 
 Tree = Any
-FORMAT = 2
+FORMAT = 3
 UNFINISHED = "*.orbax-checkpoint-tmp*"  # what orbax calls a save that it writes
 REMOVED = ".removed-"
+PROGRAM = "function"  # how the description of a function begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +108,20 @@ class Store:
         """Writes a save, then removes those that are too many. Raises `SaveError` where it cannot; the older ones stay then."""
         if saved.step in self._steps() and saved.step not in self._damaged:
             return
+        try:
+            self._write(saved)
+        except SaveError:
+            raise
+        except Exception as error:  # whatever it is, the run is worth more than this save
+            self._remove_leftovers()
+            raise SaveError(
+                f"{self._named} cannot be written at step {saved.step}: {_first_line(error)}; {self._kept()}"
+            ) from error
+
+    def has_saves(self) -> bool:
+        return any(step not in self._damaged for step in self._steps())
+
+    def _write(self, saved: Saved) -> None:
         leaves = {_name(i): leaf for i, leaf in enumerate(saved.leaves) if leaf.size}
         # what is split among devices is written by those that have it, and read by those that will
         split = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, jax.Array)}
@@ -142,7 +156,7 @@ class Store:
         for step in self._steps():
             try:
                 saved = self._read(step, like)
-            except (_OfAnotherRun, MemoryError):
+            except (AnotherRunError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001 - orbax and tensorstore raise many kinds for a damaged folder
                 problems.append(f"the save at step {step} is damaged ({_first_line(error)})")
@@ -240,26 +254,25 @@ class Store:
     def _demand_same_run(self, about: dict[str, Any]) -> None:
         written = about.pop("checksum", None)
         if written is None and about.get("format") != FORMAT:
-            raise _OfAnotherRun(
+            raise AnotherRunError(
                 f"{self._named} has format {about.get('format')!r}; this version of wior reads format {FORMAT}"
             )
         if written != _text_checksum(about):
             raise ValueError("its description is not the one that was written")
         there, here = dict(about["description"]), dict(self.description)
         if there.get("jax") != here.get("jax"):  # programs are written down differently by another jax
-            there.pop("losses", None)
-            here.pop("losses", None)
+            there, here = _without_programs(there), _without_programs(here)
         there.pop("jax", None)
         here.pop("jax", None)
         difference = _difference("", there, here)
         if difference:
-            raise _OfAnotherRun(
+            raise AnotherRunError(
                 f"{self._named} belongs to another run: {difference}. Give another folder, or the arguments of that run"
             )
 
 
-class _OfAnotherRun(ValueError):
-    pass
+class AnotherRunError(ValueError):
+    """A checkpoint folder holds another run, or one of another version of wior."""
 
 
 def _name(number: int) -> str:
@@ -314,29 +327,55 @@ def describe_tree(data: Tree) -> dict[str, Any]:
 
 
 def describe_function(function: Any, *args: Any) -> str:
-    """A digest of what a function computes at arguments of these shapes: its jaxpr and the arrays it closes over."""
-    closed = jax.make_jaxpr(function)(*args)
-    text = re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr))
-    digest = hashlib.sha256(text.encode())
-    for constant in closed.consts:
-        digest.update(np.ascontiguousarray(np.asarray(constant)).tobytes())
-    return digest.hexdigest()[:16]
+    """A digest of what a function computes at arguments of these shapes, the arrays that it closes over included."""
+    return f"{PROGRAM} {fingerprint(function, *args)}"
+
+
+def describe_code(function: Any) -> str:
+    """A digest of a function that cannot be traced by what it computes."""
+    return f"{PROGRAM} {of_code(function)}"
 
 
 def describe_algorithm(algorithm: Any) -> dict[str, Any]:
-    """The class and its hyper-parameters; a schedule by what it computes."""
+    """The class and its hyper-parameters; a schedule by what it computes, another function by its code."""
+    described: dict[str, Any] = {"name": type(algorithm).__name__}
+    for field in dataclasses.fields(algorithm):
+        value = getattr(algorithm, field.name)
+        described[field.name] = describe_value(f"{described['name']}.{field.name}", value)
+    return described
 
-    def about(value: Any) -> Any:
-        if callable(value):
-            return "schedule " + describe_function(value, jnp.uint32(0))
-        return np.asarray(value).tolist() if isinstance(value, (jax.Array, np.ndarray)) else value
 
-    fields = {field.name: about(getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm)}
-    # JSON has no infinity
-    return {
-        "name": type(algorithm).__name__,
-        **{name: str(value) if value == float("inf") else value for name, value in fields.items()},
-    }
+def describe_value(name: str, value: Any) -> Any:
+    """A hyper-parameter as JSON writes it."""
+    if isinstance(value, (jax.Array, np.ndarray, np.generic)):
+        return np.asarray(value).tolist()
+    if isinstance(value, float) and value == float("inf"):
+        return str(value)  # JSON has no infinity
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [describe_value(f"{name}[{i}]", one) for i, one in enumerate(value)]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: describe_value(f"{name}[{key!r}]", one) for key, one in value.items()}
+    if callable(value):
+        if name.endswith("_lr"):
+            return describe_function(value, jnp.int32(0))
+        return describe_code(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return describe_algorithm(value)
+    raise TypeError(
+        f"{name} is {value!r} of type {type(value).__name__}, which a checkpoint cannot describe, so that another run could not be told "
+        "from this one; give numbers, texts, functions, dataclasses, or tuples and dictionaries of them, or run without checkpoint"
+    )
+
+
+def _without_programs(described: Any) -> Any:
+    """A description without the fingerprints of functions."""
+    if isinstance(described, dict):
+        return {name: _without_programs(value) for name, value in described.items()}
+    if isinstance(described, list):
+        return [_without_programs(value) for value in described]
+    return PROGRAM if isinstance(described, str) and described.startswith(PROGRAM) else described
 
 
 def _difference(where: str, there: Any, here: Any) -> str:
@@ -346,7 +385,11 @@ def _difference(where: str, there: Any, here: Any) -> str:
             if found:
                 return found
         return ""
-    return "" if there == here else f"its {where} is {there!r}, here it is {here!r}"
+    if there == here:
+        return ""
+    if all(isinstance(one, str) and one.startswith(PROGRAM) for one in (there, here)):
+        return f"its {where} is another function, or reads other values than its arguments ({there}, here {here})"
+    return f"its {where} is {there!r}, here it is {here!r}"
 
 
 def _first_line(error: BaseException) -> str:

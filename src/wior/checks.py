@@ -188,6 +188,24 @@ def readable(name: str, data: Tree) -> None:
             sources.demand_rows(path_name(name, path), leaf)
 
 
+def non_finite_rows(name: str, data: Tree) -> str:
+    """Which leaves of some data on the device have rows that are not finite, and which rows; empty where none has."""
+    rows, numbers = (data.rows, data.examples) if isinstance(data, Gathered) else (data, None)
+    found = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(rows):
+        if not isinstance(leaf, jax.Array) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            continue
+        if not leaf.is_fully_addressable:
+            continue
+        wrong = np.flatnonzero(~np.asarray(jnp.isfinite(leaf).reshape(len(leaf), -1).all(1)))
+        if wrong.size:
+            places = sorted({int(place) for place in (wrong if numbers is None else np.asarray(numbers)[wrong])})
+            named = ", ".join(map(str, places[:5])) + (", …" if len(places) > 5 else "")
+            count = f"{len(places)} rows" if len(places) > 1 else "1 row"
+            found.append(f"{path_name(name, path)} has NaN or infinity in {count} ({named})")
+    return "; ".join(found)
+
+
 def _is_list_of_numbers(value: Any) -> bool:
     """Whether a value is a list of Python numbers, or of lists of them."""
     return (

@@ -89,6 +89,19 @@ class Feed:
         }
         return self.problem.with_rows(gathered), blocks.Window(np.int32(step - self.here.first), examples)
 
+    def read_by(self, step: int, carry: blocks.Carry) -> dict[str, Gathered]:
+        """The rows of streamed data that one step reads, by name."""
+        posed, window = self.problem_at(step, carry)
+        found = {}
+        for level, by_name in self.sources.items():
+            streams = [stream for stream in self.plan.streams if stream.level == level]
+            places = np.concatenate([np.ravel(blocks.in_window(self.plan, s, jnp.int32(0), window)) for s in streams])
+            for name in by_name:
+                whole = getattr(posed, name)
+                rows = jax.tree.map(lambda leaf, at=places: leaf[at], whole.rows)
+                found[name] = Gathered(rows, whole.examples[places], whole.n)
+        return found
+
     def close(self) -> None:
         self._give_up()
         self._coordinator.shutdown()

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from wior import checks, oracle, tree
+from wior import checks, fingerprint, oracle, tree
 from wior.linear_systems import Solved, conjugate_gradients
 from wior.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
@@ -63,9 +63,8 @@ def hypergradient(
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)
     compute = _bilevel if isinstance(problem, Bilevel) else _conditional
-    found, met = compute(
-        problem, x, y0, tolerance, checks.positive_integer("limit", limit), checks.positive_integer("rows", rows)
-    )
+    sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
+    found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0))
     for name, residual, solved in (
         ("inner problem", found.inner_residual, met[0]),
         ("adjoint system", found.adjoint_residual, met[1]),
@@ -83,10 +82,17 @@ def default_tolerance(y: Tree) -> float:
     return 1e-11 if jnp.finfo(jnp.result_type(*jax.tree.leaves(y))).eps < 1e-10 else 1e-5
 
 
+class _Sizes(NamedTuple):
+    limit: int
+    rows: int
+
+
+# `program` is what the losses compute now: with another one they are compiled again
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def _bilevel(
-    problem: Bilevel, x: Tree, y0: Tree, tolerance: Any, limit: int, rows: int
+    problem: Bilevel, x: Tree, y0: Tree, tolerance: Any, sizes: _Sizes, program: str
 ) -> tuple[HyperGradient, tuple[Any, Any]]:
+    limit, rows = sizes
     outer = full_outer(problem, rows)
     inner = full_inner(problem, rows)
     y, residual, needed = newton(lambda y: inner(x, y), y0, tolerance, limit)
@@ -100,8 +106,9 @@ def _bilevel(
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def _conditional(
-    problem: ConditionalBilevel, x: Tree, y0: Tree, tolerance: Any, limit: int, rows: int
+    problem: ConditionalBilevel, x: Tree, y0: Tree, tolerance: Any, sizes: _Sizes, program: str
 ) -> tuple[HyperGradient, tuple[Any, Any]]:
+    limit, rows = sizes
     m, n = problem.sizes()["outer"], problem.sizes()["inner"]
     solve_one = functools.partial(one_hypergradient, problem, x, y0, tolerance=tolerance, limit=limit)
     each = lax.map(solve_one, jnp.arange(m), batch_size=max(1, min(m, rows // n)))

@@ -6,11 +6,12 @@ run or of many at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax.sharding import NamedSharding
 
 from wior import blocks, oracle
 from wior.checkpoint import Saved, SaveError, Store
+from wior.interruption import Interrupt, Interrupted, held_back
 from wior.layout import place
 from wior.progress import Report
 
@@ -31,7 +33,19 @@ ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
 
 
 class NonFiniteError(FloatingPointError):
-    """A variable became infinite or NaN. `step` is the step whose update made it so, `variables` which ones."""
+    """A variable became infinite or NaN.
+
+    Attributes
+    ----------
+    step : int
+        The step whose update made it so.
+    variables : list of str
+        Which variables.
+    result : Result
+        The state before that step, the last finite one, and the history up to it.
+    """
+
+    result: Any = None
 
     def __init__(self, step: int, variables: list[str], hint: str):
         self.step, self.variables = step, variables
@@ -51,7 +65,10 @@ class Program:
     runs: tuple[int, ...]  # the axes that many runs at once add to every value: none for one run
     drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
     finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
-    hint: Callable[[list[str]], str]  # what to change when a variable is not
+    hint: Callable[
+        [list[str], blocks.Carry, int], str
+    ]  # what to change when they are not, after this carry of this step
+    result: Callable[[Finished], Any]  # what the caller of a run receives, also of one that ended early
     room: Callable[[int, blocks.Carry], int] | None = None  # how many steps from one on data are at hand for
     agreed: Callable[[float], float] = float  # the reading of a clock that all processes of a run go by
 
@@ -214,13 +231,36 @@ class _Run:
         if all(finite.values()):
             self._keep_snapshot()
             return
-        step, variables = self._find_first_non_finite()
-        kept = (
-            ""
-            if self.store is None
-            else f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        step, carry, variables = self._find_first_non_finite()
+        kept = ""
+        if self.store is not None and self.store.has_saves():
+            kept = f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        hint = self.program.hint(variables, jax.tree.map(jnp.copy, carry), step)
+        error = NonFiniteError(step + 1, variables, hint + kept)
+        error.result = self.program.result(self.finished("divergence", step, carry))
+        raise error
+
+    def finished(self, stopped_by: str, step: int | None = None, carry: blocks.Carry | None = None) -> Finished:
+        """Where the run stands, or stood after an earlier step with its carry."""
+        history = arrays(self.history)
+        if carry is not None:
+            records = int(np.sum(history["step"] <= step))
+            history = {name: values[:records] for name, values in history.items()}
+        return Finished(
+            self.carry if carry is None else carry,
+            self.step if step is None else step,
+            history,
+            stopped_by,
+            self.compile_clock.seconds,
+            self.metrics_clock.seconds,
         )
-        raise NonFiniteError(step, variables, self.program.hint(variables) + kept)
+
+    def reached(self) -> Finished:
+        """The last state there is after an error, which may have struck while a block had taken over the carry."""
+        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.carry)):
+            return self.finished("error")
+        step, carry = self.snapshot
+        return self.finished("error", step, self.program.begin() if carry is None else carry)
 
     def _advanced(self, count: int) -> Any:
         return self.program.advance(self.carry, self.step, np.int32(count))
@@ -230,8 +270,8 @@ class _Run:
             self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
             self.snapshot_at = self.now()
 
-    def _find_first_non_finite(self) -> tuple[int, list[str]]:
-        """Runs again from the last snapshot, in ever smaller blocks, up to the step that did it."""
+    def _find_first_non_finite(self) -> tuple[int, blocks.Carry, list[str]]:
+        """Runs again from the last snapshot, in ever smaller blocks: the last finite step, its carry, and what the next one broke."""
         assert self.program.finite is not None
         end = self.step
         step, carry = self.snapshot
@@ -248,35 +288,78 @@ class _Run:
             elif count > 1:
                 carry, count = here, count // 2
             else:
-                return step + 1, wrong
+                return step, here, wrong
 
 
 def drive(program: Program, limits: Limits, store: Store | None, report: Report) -> Finished:
-    """Runs a program to its limits, from the beginning or from where its checkpoint folder stands."""
+    """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
+
+    What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C becomes
+    `Interrupted`, an error of a callback stays what it is.
+    """
     run = _Run(program, limits, store, report)
-    run.resume()
-    run.compile()
-    if not run.history["step"]:
+    with held_back() as interrupt:
+        run.resume()
+        run.compile()
+        try:
+            stopped_by = _to_the_end(run, limits, interrupt)
+        except NonFiniteError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            second = type(error) is KeyboardInterrupt and interrupt.asked
+            if second or program.agreed is not float:  # of many processes, the others would wait in a save
+                raise
+            _hand_over(run, error)
+        if stopped_by == "interrupt" or (store is not None and store.checkpoint.at_end):
+            run.save("the run has ended and its result is whole, but a new start would go on from there")
+        if program.agreed(interrupt.asked):
+            raise Interrupted(_interrupted(run), program.result(run.finished("interrupt")))
+    report(run.step, run.latest())
+    return run.finished(stopped_by)
+
+
+def _to_the_end(run: _Run, limits: Limits, interrupt: Interrupt) -> str:
+    """Steps and records until something stops the run, and what that is."""
+    recorded = run.history["step"]
+    if not recorded or (run.step % limits.record_every == 0 and recorded[-1] != run.step):
         run.record()
     stopped_by = _reached(run, limits)
     run.begun_at = run.saved_at = run.now()
     while not stopped_by:
-        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, store)))
+        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, run.store)))
         run.demand_finite()
         if run.step % limits.record_every == 0 or run.step == limits.steps:
             run.record()
         stopped_by = _reached(run, limits)
         if stopped_by and run.history["step"][-1] != run.step:
             run.record()
-        report(run.step, run.latest())
+        run.report(run.step, run.latest())
+        if not stopped_by and run.program.agreed(interrupt.asked):
+            return "interrupt"
         if not stopped_by and run.time_to_save():
             run.save("the run goes on and tries again later")
-    if store is not None and store.checkpoint.at_end:
-        run.save("the run has ended and its result is whole, but a new start would go on from there")
-    report(run.step, run.latest())
-    return Finished(
-        run.carry, run.step, arrays(run.history), stopped_by, run.compile_clock.seconds, run.metrics_clock.seconds
-    )
+    return stopped_by
+
+
+def _hand_over(run: _Run, error: BaseException) -> NoReturn:
+    """Raises an error again, with what the run had reached."""
+    reached = run.reached()
+    if reached.step == run.step:
+        run.save("the run ends here by an error")
+    result = run.program.result(reached)
+    if isinstance(error, KeyboardInterrupt):
+        raise Interrupted(_interrupted(run), result) from error
+    with contextlib.suppress(AttributeError):  # of a class that takes no attributes
+        error.result = result  # type: ignore[attr-defined]
+        error.add_note(f"the run had reached step {reached.step}; .result of this error holds its x, y and history")
+    raise error
+
+
+def _interrupted(run: _Run) -> str:
+    where = f"interrupted after step {run.step} of {run.limits.steps}; .result holds x, y, state and history so far"
+    if run.store is not None and run.store.has_saves():
+        return f"{where}. The same call resumes from the checkpoint in {str(run.store.checkpoint.folder)!r}"
+    return f"{where}. Nothing was saved: a run with checkpoint= can be resumed"
 
 
 def put(value: Any, like: jax.Array) -> jax.Array:

@@ -36,7 +36,7 @@ from wior import blocks, checks, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Seen, Streams, one
 from wior.algorithms.wior_bo import State, directions
 from wior.hypergradient import default_tolerance, one_hypergradient
-from wior.orders import Order
+from wior.orders import Order, named
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.solve import both, run_key
 
@@ -91,12 +91,10 @@ def order_error(
     passes = checks.positive_integer("passes", passes)
     if isinstance(warmup, bool) or not isinstance(warmup, (int, np.integer)) or warmup < 0:
         raise ValueError(f"warmup must be a number of passes, zero or more, got {warmup!r}")
-    orders = both("order", order, problem, Order, "one of wior.orders")
-    batches = both("batch_size", batch_size, problem, object, "a positive integer")
-    for batch in batches:
-        checks.positive_integer("batch_size", batch)
+    orders = both("order", order, problem, named)
+    batches = both("batch_size", batch_size, problem, checks.positive_integer)
     x, y = checks.floating("x", x), checks.floating("y", y)
-    problem.check(x, y)
+    problem.check(x, y, batches)
     if isinstance(problem, (Minimax, Compositional)):
         problem = problem.as_bilevel()
     if isinstance(problem, ConditionalCompositional):
@@ -109,7 +107,7 @@ def order_error(
         u = jax.tree.unflatten(structure, drawn)
         u = jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
-    plan = blocks.make_plan(problem, watch, orders, batches, 2**31)
+    plan = blocks.as_now(blocks.make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
     in_pass = {s.level: s.n / s.batch for s in plan.streams}
     skip, steps = (int(np.ceil(max(in_pass.values()) * number)) for number in (warmup, passes))
     vectors = _watched(problem, watch, plan, int(seed), State(x, y, u), skip, steps)

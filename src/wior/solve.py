@@ -4,29 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from wior import blocks, checks, hosts, loop, tree
-from wior.algorithms.algorithm import Algorithm, NotAtHand
-from wior.checkpoint import Checkpoint, Store, describe_algorithm, describe_function, describe_tree
+from wior import blocks, checks, fingerprint, hosts, loop, tree
+from wior.algorithms.algorithm import Algorithm, NotAtHand, at_step
+from wior.checkpoint import (
+    PROGRAM,
+    Checkpoint,
+    Store,
+    describe_algorithm,
+    describe_code,
+    describe_function,
+    describe_tree,
+)
 from wior.feed import Feed
 from wior.fixed_batches import InFixedBatches
 from wior.layout import Layout, Point, Split, as_layout, place
-from wior.orders import Order, RandomReshuffling
+from wior.movement import two_batches, two_losses, unmoved
+from wior.orders import Order, RandomReshuffling, named
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.progress import Report, bar
 
 Tree = Any
 Metrics = Callable[[Tree, Tree], dict[str, Any]]
-Orders = Order | tuple[Order, Order]
+Orders = Order | str | tuple[Order | str, Order | str]
 
 LEVELS = ("outer", "inner")
+STEPS_TO_DIVERGE, GROWN = 20, 10.0  # inner steps that are tried, and by how much a gradient may grow along them
+MOST_REMEMBERED = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +52,9 @@ class Result:
     history: dict[str, np.ndarray]
     steps: int
     steps_per_epoch: int
-    stopped_by: str  # "steps", "seconds" or "tolerance"
+    stopped_by: (
+        str  # "steps", "seconds" or "tolerance"; "interrupt", "error" or "divergence" in `.result` of what was raised
+    )
     compile_seconds: float
     metric_seconds: float
 
@@ -65,7 +80,7 @@ def solve(
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
-    `order` and `batch_size` are one for both levels or a pair (outer, inner). The length is `steps`, or `epochs`: an epoch is the
+    `order` (one of `wior.orders`, or its name) and `batch_size` are one for both levels or a pair (outer, inner). The length is `steps`, or `epochs`: an epoch is the
     paper's, the first step after which the passes over both data sets end together. `seconds` (spent in steps) and
     `tolerance` (a metric's name and the value it must not exceed) may end the run earlier.
 
@@ -81,6 +96,13 @@ def solve(
 
     With `checkpoint`, a folder, the run saves itself there and goes on from there; it ends with the same numbers.
 
+    Ctrl-C ends the run after the present block of steps, saves it where there is a `checkpoint`, and raises `wior.Interrupted`, whose `.result` is
+    what was reached; a second Ctrl-C ends at once. An error of `metrics` or `progress` has that `.result` too, and `wior.NonFiniteError`
+    the last finite state.
+
+    Losses, schedules and metrics are taken as they are when `solve` is called: a global, an attribute or an array that they read and that has
+    changed since an earlier call makes another program. A `jax.jit` of your own inside of them keeps what it has read first.
+
     With `mesh`, a `jax.sharding.Mesh`, each device computes its share of every batch; a `wior.Layout` of it splits parameters, `PerExample`
     rows or the data too. The numbers are those of one device to rounding.
     """
@@ -93,7 +115,7 @@ def solve(
     if layout is not None:
         setup = setup.on(layout, {"seed": seed}, checkpoint)
     keys = setup.placed(blocks.stream_keys(setup.plan, run_key(seed)))
-    measure = measurement(metrics, setup.x, setup.y)
+    measure = measurement(metrics, setup.metrics_program)
     bare = setup.problem.without_sources()
     feed = Feed(setup.plan, setup.problem, keys, setup.limits.steps) if setup.plan.window else None
 
@@ -107,12 +129,13 @@ def solve(
         begin=lambda: blocks.begin(setup.plan, bare, setup.algorithm, keys, setup.x, setup.y),
         advance=advance,
         measure=lambda carry: measure(carry.state.x, carry.state.y),
-        measure_compiles=compiles(metrics, setup.x, setup.y),
+        measure_compiles=setup.metrics_program is not None,
         metric_names=setup.metric_names,
         runs=(),
         drawn=setup.drawn,
         finite=_finite,
-        hint=functools.partial(_hint, setup.algorithm),
+        hint=functools.partial(_why_non_finite, setup, feed),
+        result=functools.partial(_result, setup),
         room=None if feed is None else feed.room,
     )
     try:
@@ -120,18 +143,13 @@ def solve(
     finally:
         if feed is not None:
             feed.close()
-    state = done.carry.state
-    return Result(
-        state.x,
-        state.y,
-        state,
-        done.history,
-        done.step,
-        setup.plan.steps_in_epoch,
-        done.stopped_by,
-        done.compile_seconds,
-        done.metric_seconds,
-    )
+    return _result(setup, done)
+
+
+def _result(setup: Setup, done: loop.Finished) -> Result:
+    state, times = done.carry.state, (done.compile_seconds, done.metric_seconds)
+    epoch = setup.plan.steps_in_epoch
+    return Result(state.x, state.y, state, done.history, done.step, epoch, done.stopped_by, *times)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +163,9 @@ class Setup:
     plan: blocks.Plan
     limits: loop.Limits
     metric_names: tuple[str, ...]
+    metrics_program: str | None  # what the metrics compute; None where there are none or they are not compiled
+    metrics: dict[str, Any]  # what tells them from others of the same names
+    batches: tuple[int, int]  # rows of an outer and of an inner batch
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
 
@@ -192,14 +213,14 @@ class Setup:
             "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
             "losses": {
                 name: describe_function(loss, *args)
-                for name, (loss, args) in self.problem.loss_calls(self.x, self.y).items()
+                for name, (loss, args) in self.problem.loss_calls(self.x, self.y, self.batches).items()
             },
             "algorithm": describe_algorithm(self.algorithm),
             "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
             "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch, *(self.cut or ())],
             "x0": describe_tree(self.x),
             "y0": describe_tree(self.y),
-            "metrics": list(self.metric_names),
+            "metrics": self.metrics,
             "jax": jax.__version__,
         }
 
@@ -247,28 +268,26 @@ def prepare(
         raise TypeError(
             f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}"
         )
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(
-            f"algorithm must be one of wior's algorithms, for example wior.WiORBO, got {algorithm!r} of type {type(algorithm).__name__}"
-        )
+    demand_algorithm(algorithm)
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise TypeError(f"seed must be an integer, got {seed!r}")
     x, y = checks.floating("x0", x0), checks.floating("y0", y0)
-    orders = both("order", order, problem, Order, "one of wior.orders")
-    batches = both("batch_size", batch_size, problem, object, "a positive integer")
-    for level, batch in zip(("outer", "inner"), batches, strict=True):
-        checks.positive_integer(f"batch_size ({level})" if isinstance(batch_size, tuple) else "batch_size", batch)
-    problem.check(x, y)
+    orders = both("order", order, problem, named)
+    batches = both("batch_size", batch_size, problem, checks.positive_integer)
+    problem.check(x, y, batches)
     checks.warn_of_few_digits("x0", x)
     checks.warn_of_few_digits("y0", y)
     posed = posed_for(problem, algorithm)
-    posed.check(x, y)
+    if posed is not problem:
+        posed.check(x, y, batches)
     cut = batches if algorithm.fixed_batches else None
     if algorithm.fixed_batches and posed.streamed():
         raise ValueError(_not_streamed(posed, algorithm, "remembers every batch of the data, which must be at hand"))
+    sizes = batches
     if algorithm.fixed_batches:
         posed, batches = InFixedBatches(posed, batches), (1, 1)
-    names = metric_names(metrics, x, y)
+    program = metrics_program(metrics, x, y)
+    names = metric_names(metrics, x, y, program is not None)
     if (steps is None) == (epochs is None):
         raise ValueError(f"give either steps or epochs, got steps={steps!r} and epochs={epochs!r}")
     if record_every is not None:
@@ -281,28 +300,29 @@ def prepare(
     )
     record_every = record_every or -(-total // 100)
     plan = dataclasses.replace(plan, length=min(plan.length, record_every))
-    if plan.window:
-        _demand_streamable(plan, posed, algorithm, x, y)
+    try:
+        plan = blocks.as_now(plan, posed.without_sources(), algorithm, x, y, batches)
+    except NotAtHand:
+        raise ValueError(_not_streamed(posed, algorithm, "takes large batches inside of some steps")) from None
     if seconds is not None:
         checks.positive_number("seconds", seconds)
     if tolerance is not None:
         _check_tolerance(tolerance, names)
+    _warn_of_unmoved(problem, x, y, sizes, plan.program)
     blocks.make_room()
-    return Setup(posed, algorithm, x, y, plan, loop.Limits(total, record_every, seconds, tolerance), names, cut)
-
-
-def _demand_streamable(plan: blocks.Plan, problem: Any, algorithm: Algorithm, x: Tree, y: Tree) -> None:
-    """Traces a step on shapes alone: what it reads must be the batches that it is given."""
-    try:
-        jax.eval_shape(
-            lambda p, a, x, y: a.step(p, a.init(p, x, y), blocks.any_draws(plan, p, a)),
-            problem.without_sources(),
-            algorithm,
-            x,
-            y,
-        )
-    except NotAtHand:
-        raise ValueError(_not_streamed(problem, algorithm, "takes large batches inside of some steps")) from None
+    return Setup(
+        posed,
+        algorithm,
+        x,
+        y,
+        plan,
+        loop.Limits(total, record_every, seconds, tolerance),
+        names,
+        program,
+        describe_metrics(metrics, names, program),
+        sizes,
+        cut,
+    )
 
 
 def _not_streamed(problem: Any, algorithm: Algorithm, why: str) -> str:
@@ -331,31 +351,86 @@ def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
     )
 
 
-def both(name: str, value: Any, problem: Problem, kind: type, expected: str) -> tuple[Any, Any]:
-    """One value for both levels, or a pair (outer, inner)."""
+def demand_algorithm(algorithm: Any) -> None:
+    if isinstance(algorithm, type) and issubclass(algorithm, Algorithm):
+        fields = [field for field in dataclasses.fields(algorithm) if field.default is dataclasses.MISSING]
+        example = ", ".join(f"{field.name}=0.1" for field in fields)
+        raise TypeError(
+            f"algorithm is the class {algorithm.__name__}; give one with its step sizes: {algorithm.__name__}({example})"
+        )
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(
+            f"algorithm must be one of wior's algorithms, for example wior.WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1); "
+            f"got {algorithm!r} of type {type(algorithm).__name__}"
+        )
+
+
+def both(name: str, value: Any, problem: Problem, checked: Callable[[str, Any], Any]) -> tuple[Any, Any]:
+    """One value for both levels, or a pair (outer, inner), each as `checked` gives it back."""
+    if isinstance(value, list):
+        listed = ", ".join(map(repr, value))
+        raise TypeError(f"{name} is a list, {value!r}; a pair (outer, inner) is a tuple: {name}=({listed})")
     pair = isinstance(value, tuple)
     if pair and isinstance(problem, Minimax):
-        raise ValueError(f"{name} is a pair, {value!r}, but a Minimax problem has one data set: give {expected}")
+        raise ValueError(f"{name} is a pair, {value!r}, but a Minimax problem has one data set: give one value")
     if pair and len(value) != 2:
-        raise ValueError(f"{name} must be {expected} or a pair (outer, inner), got {len(value)} values: {value!r}")
-    outer, inner = value if pair else (value, value)
-    for one in (outer, inner):
-        if not isinstance(one, kind):
-            hint = f"; did you mean {one.__name__}()?" if isinstance(one, type) and issubclass(one, kind) else ""
-            raise TypeError(
-                f"{name} must be {expected} or a pair (outer, inner) of them, got {one!r} of type {type(one).__name__}{hint}"
-            )
-    return outer, inner
+        raise ValueError(f"{name} must be one value or a pair (outer, inner), got {len(value)} values: {value!r}")
+    if not pair:
+        return (checked(name, value),) * 2
+    outer, inner = value
+    return checked(f"{name} (outer)", outer), checked(f"{name} (inner)", inner)
 
 
-def metric_names(metrics: Metrics | None, x: Tree, y: Tree) -> tuple[str, ...]:
+_movement: dict[Any, list[str]] = {}  # the sentences for each program, which are the same for the same one
+
+
+def _warn_of_unmoved(problem: Problem, x: Tree, y: Tree, batches: tuple[int, int], program: str) -> None:
+    """Says before a long run which leaves of x0 and y0 it cannot move."""
+    key = type(problem), program, jax.tree.structure((x, y)), batches
+    if key not in _movement:
+        if len(_movement) >= MOST_REMEMBERED:
+            _movement.clear()
+        _movement[key] = unmoved(problem, x, y, batches)
+    for sentence in _movement[key]:
+        warnings.warn(sentence, stacklevel=4)
+
+
+def metrics_program(metrics: Metrics | None, x: Tree, y: Tree) -> str | None:
+    """The fingerprint of metrics that can be compiled; None for others, which are called as they are."""
+    if metrics is None:
+        return None
+    checks.function("metrics", metrics)
+    checks.metrics_arity(metrics)
+    try:
+        # of metrics that are a tree of data, the arrays are arguments
+        if jax.tree_util.all_leaves([metrics]):
+            return fingerprint.fingerprint(metrics, x, y)
+        return fingerprint.fingerprint(lambda metrics, x, y: metrics(x, y), metrics, x, y)
+    except Exception:  # noqa: BLE001 - whatever stops a trace, the call that follows works, or says what is wrong
+        return None
+
+
+def describe_metrics(metrics: Metrics | None, names: tuple[str, ...], program: str | None) -> dict[str, Any]:
+    """Names and what is computed: the program and its data or, of metrics that are not compiled, the code."""
+    described: dict[str, Any] = {"names": list(names)}
+    if program is not None:
+        described["program"] = f"{PROGRAM} {program}"
+    if metrics is not None and program is None:
+        described["code"] = describe_code(metrics)
+    elif metrics is not None and not jax.tree_util.all_leaves([metrics]):
+        described["data"] = describe_tree(metrics)
+    return described
+
+
+def metric_names(metrics: Metrics | None, x: Tree, y: Tree, compiles: bool) -> tuple[str, ...]:
     """The names that `metrics` returns, after checking that each is a number."""
     if metrics is None:
         return ()
-    checks.function("metrics", metrics)
-    found = jax.eval_shape(metrics, x, y) if compiles(metrics, x, y) else metrics(x, y)
+    found = jax.eval_shape(lambda x, y: metrics(x, y), x, y) if compiles else metrics(x, y)
     if not isinstance(found, dict):
-        raise TypeError(f"metrics must return a dictionary of numbers, got {type(found).__name__}")
+        raise TypeError(
+            f"metrics must return a dictionary of numbers, such as {{'loss': ...}}; it returns {type(found).__name__}"
+        )
     for name, value in found.items():
         if not isinstance(name, str) or name in loop.ALWAYS:
             raise ValueError(f"metrics may not use the name {name!r}; history has {', '.join(loop.ALWAYS)} already")
@@ -364,42 +439,27 @@ def metric_names(metrics: Metrics | None, x: Tree, y: Tree) -> tuple[str, ...]:
     return tuple(found)
 
 
-def compiles(metrics: Metrics | None, x: Tree, y: Tree) -> bool:
-    """Whether there are metrics that can be compiled; some go through numpy, cannot, and are called as they are."""
-    if metrics is None:
-        return False
-    try:
-        jax.eval_shape(metrics, x, y)
-    except (
-        jax.errors.TracerArrayConversionError,
-        jax.errors.ConcretizationTypeError,
-        jax.errors.TracerBoolConversionError,
-    ):
-        return False
-    return True
-
-
-def measurement(metrics: Metrics | None, x: Tree, y: Tree) -> Metrics:
+def measurement(metrics: Metrics | None, program: str | None) -> Metrics:
     if metrics is None:
         return lambda x, y: {}
-    return compiled(metrics, "one") if compiles(metrics, x, y) else metrics
+    return metrics if program is None else compiled(metrics, "one", program)
 
 
-def compiled(metrics: Metrics, how: str) -> Metrics:
-    """The compiled metrics of one run or of many, kept for the next run."""
+def compiled(metrics: Metrics, how: str, program: str) -> Metrics:
+    """The compiled metrics of one run or of many, kept for the next run that measures the same."""
     if jax.tree_util.all_leaves([metrics]):
-        return _compiled_function(metrics, how)
+        return _compiled_function(metrics, how, program)
     # a tree of data that runs are judged on: its arrays are arguments, so that trees of one shape are one program
-    return functools.partial(_measured_by_tree, how, metrics)
+    return functools.partial(_measured_by_tree, how, program, metrics)
 
 
-@functools.lru_cache(maxsize=8)  # `jit` knows a bound method by its object only
-def _compiled_function(metrics: Metrics, how: str) -> Metrics:
-    return jax.jit(mapped(metrics, how))
+@functools.lru_cache(maxsize=8)  # `jit` knows a function by its object only, and a bound method not at all
+def _compiled_function(metrics: Metrics, how: str, program: str) -> Metrics:
+    return jax.jit(lambda x, y: mapped(metrics, how)(x, y))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _measured_by_tree(how: str, metrics: Any, x: Tree, y: Tree) -> dict[str, Any]:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _measured_by_tree(how: str, program: str, metrics: Any, x: Tree, y: Tree) -> dict[str, Any]:
     return mapped(metrics, how)(x, y)
 
 
@@ -418,7 +478,8 @@ def open_store(checkpoint: str | Path | Checkpoint | None, describe: Callable[[]
 
 
 def title(algorithm: Algorithm, order: Orders) -> str:
-    names = dict.fromkeys(type(one).__name__ for one in (order if isinstance(order, tuple) else (order,)))
+    given = order if isinstance(order, tuple) else (order,)
+    names = dict.fromkeys(type(named("order", one)).__name__ for one in given)
     return f"{type(algorithm).__name__}, {' / '.join(names)}"
 
 
@@ -431,10 +492,45 @@ def _finite(state: Any) -> dict[str, Any]:
     return {name: tree.all_finite(value) for name, value in state._asdict().items()}
 
 
-def _hint(algorithm: Algorithm, variables: list[str]) -> str:
-    rates = [algorithm.step_sizes.get(name, "outer_lr") for name in variables]
-    named = ", ".join(f"{rate}={getattr(algorithm, rate)!r}" for rate in dict.fromkeys(rates))
-    return f"the likely cause is a step size that is too large: try a smaller one ({named})."
+def _why_non_finite(setup: Setup, feed: Feed | None, variables: list[str], before: blocks.Carry, step: int) -> str:
+    """The likely cause, for an error that says which variables the step after `step` broke."""
+    problem = getattr(setup.problem, "problem", setup.problem)  # of fixed batches, the one they were cut from
+    data = {name: getattr(problem, name) for name in problem._data}
+    if feed is not None:
+        data |= feed.read_by(step, before)
+    faults = [fault for name, rows in data.items() if (fault := checks.non_finite_rows(name, rows))]
+    if faults:
+        return f"the data are not finite: {'; '.join(faults)}. Remove or replace these rows; no step size helps."
+    algorithm = setup.algorithm
+    names = [algorithm.step_sizes.get(name, "outer_lr") for name in variables]
+    what = "the likely cause is a step size that is too large"
+    if setup.plan.visit_order is not None and feed is None and _inner_steps_diverge(setup):
+        # the inner variables of a conditional problem live inside a step, so that x is the first to be seen
+        names, what = (
+            ["inner_lr"],
+            "inner steps diverge at x0 already: the likely cause is an inner step size that is too large",
+        )
+    rates = ", ".join(f"{name}={getattr(algorithm, name)!r}" for name in dict.fromkeys(names))
+    return (
+        f"{what}: try a smaller one ({rates}). "
+        "wior.check(problem, x0, y0) looks for other causes and suggests first step sizes."
+    )
+
+
+def _inner_steps_diverge(setup: Setup) -> bool:
+    """Whether the gradient of a first inner batch grows along its own descent at x0."""
+    rate = getattr(setup.algorithm, "inner_lr", None)
+    if rate is None:
+        return False
+    _, g = two_losses(setup.problem)
+    batch = min(setup.plan.visit_batch, setup.plan.visit_size)
+    _, zeta = two_batches(setup.problem, jnp.zeros(1, jnp.int32), jnp.arange(batch, dtype=jnp.int32))
+    gradient = jax.jit(lambda y: jax.grad(g, 1)(setup.x, y, zeta))
+    y, gamma = setup.y, at_step(rate, jnp.uint32(0))
+    first = tree.norm(gradient(y))
+    for _ in range(STEPS_TO_DIVERGE):
+        y = jax.tree.map(lambda value, slope: value - gamma * slope, y, gradient(y))
+    return not bool(tree.norm(gradient(y)) <= GROWN * first)
 
 
 def _check_tolerance(tolerance: Any, names: tuple[str, ...]) -> None:

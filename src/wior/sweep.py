@@ -21,7 +21,7 @@ from wior.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.progress import Report
-from wior.solve import Metrics, Orders, Setup, compiled, compiles, driven, prepare, run_key, title
+from wior.solve import Metrics, Orders, Setup, compiled, demand_algorithm, driven, prepare, run_key, title
 
 Tree = Any
 
@@ -136,7 +136,12 @@ def sweep(
         )
         same = [algorithms[i] for i in members]
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-        pieces.append((members, _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side)))
+
+        def so_far(done: loop.Finished, members: list[int] = members) -> SweepResult:
+            return _joined(settings, chosen, setup, [*pieces, (members, done)], None, largest)
+
+        done = _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side, so_far)
+        pieces.append((members, done))
     return _joined(settings, chosen, setup, pieces, best_by, largest)
 
 
@@ -165,8 +170,7 @@ def grid_settings(
     algorithm: Algorithm, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """All combinations of the values of a grid, each checked by the algorithm itself."""
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be one of wior's algorithms, got {algorithm!r}")
+    demand_algorithm(algorithm)
     names = [field.name for field in dataclasses.fields(algorithm)]
     if not isinstance(grid, Mapping) and not (
         isinstance(grid, Sequence) and all(isinstance(setting, Mapping) for setting in grid)
@@ -208,6 +212,7 @@ def _run_together(
     progress: bool | Report,
     heading: str,
     side_by_side: bool,
+    result: Callable[[loop.Finished], SweepResult],
 ) -> loop.Finished:
     """All settings × seeds of one program, settings first."""
     repeated = [algorithm for algorithm in algorithms for _ in seeds]
@@ -226,12 +231,13 @@ def _run_together(
             setup.plan, together, setup.problem, stacked, carry, keys, blocks.start_at(setup.plan, step), count
         ),
         measure=_measure_all(metrics, setup, len(repeated), side_by_side),
-        measure_compiles=compiles(metrics, setup.x, setup.y),
+        measure_compiles=setup.metrics_program is not None,
         metric_names=setup.metric_names,
         runs=(len(repeated),),
         drawn=setup.drawn,
         finite=None,
-        hint=lambda variables: "",
+        hint=lambda variables, carry, step: "",
+        result=result,
     )
     more = {"algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds}
     return driven(program, setup, checkpoint, more, progress, heading)
@@ -242,8 +248,9 @@ def _measure_all(
 ) -> Callable[[blocks.Carry], dict[str, Any]]:
     if metrics is None:
         return lambda carry: {}
-    if compiles(metrics, setup.x, setup.y):
-        mapped: Any = compiled(metrics, "side by side" if side_by_side else "one after another")
+    if setup.metrics_program is not None:
+        how = "side by side" if side_by_side else "one after another"
+        mapped: Any = compiled(metrics, how, setup.metrics_program)
         return lambda carry: mapped(carry.state.x, carry.state.y)
 
     def one_by_one(carry: blocks.Carry) -> dict[str, Any]:
@@ -256,6 +263,15 @@ def _measure_all(
     return one_by_one
 
 
+def _as_long(values: np.ndarray, records: int) -> np.ndarray:
+    """The records of a run that was interrupted, as many as those of others: counters stay, metrics are NaN."""
+    missing = records - len(values)
+    if missing == 0:
+        return np.asarray(values)
+    filled = values[-1] if np.issubdtype(values.dtype, np.integer) else np.full_like(values[0], np.nan)
+    return np.concatenate([values, np.broadcast_to(filled, (missing, *values.shape[1:]))])
+
+
 def _joined(
     settings: list[dict[str, Any]],
     seeds: list[int],
@@ -264,8 +280,10 @@ def _joined(
     best_by: str | None,
     largest: bool,
 ) -> SweepResult:
-    """The runs of all programs in the order of the settings."""
-    order = np.argsort([i for members, _ in pieces for i in members])
+    """The runs of all programs in the order of the settings; of an interrupted sweep, those that have begun."""
+    begun = [i for members, _ in pieces for i in members]
+    order, settings = np.argsort(begun), [settings[i] for i in sorted(begun)]
+    records = max(len(done.history["step"]) for _, done in pieces)
 
     def grouped(values: Any) -> Any:  # (runs, ...) of one program -> (settings, seeds, ...)
         return np.asarray(values).reshape(-1, len(seeds), *np.shape(values)[1:])
@@ -276,13 +294,13 @@ def _joined(
     first = pieces[0][1]
     history = {}
     for name, values in first.history.items():
-        parts = [np.moveaxis(np.asarray(done.history[name]), 0, -1) for _, done in pieces]
+        parts = [np.moveaxis(_as_long(done.history[name], records), 0, -1) for _, done in pieces]
         if values.ndim == 1 and (name == "seconds" or all(np.array_equal(part, parts[0]) for part in parts)):
-            history[name] = values
+            history[name] = parts[0]
             continue
         runs = [len(members) * len(seeds) for members, _ in pieces]
         history[name] = joined([np.broadcast_to(p, (n, p.shape[-1])) for n, p in zip(runs, parts, strict=True)])
-    history["seconds"] = sum((done.history["seconds"] for _, done in pieces[1:]), first.history["seconds"])
+    history["seconds"] = np.sum([_as_long(done.history["seconds"], records) for _, done in pieces], 0)
     state = [done.carry.state for _, done in pieces]
     result = SweepResult(
         settings,

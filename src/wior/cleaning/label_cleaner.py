@@ -269,7 +269,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def _model(self, X: np.ndarray, classes: int) -> Network | Custom:
         if isinstance(self.model, Custom):
-            return self.model
+            return self.model.as_now(X)
         hidden = () if self.model == "linear" else self.hidden
         if hidden is None:
             hidden = (64,) if len(X) < 5000 else (256, 128) if X.shape[1] >= 200 else (128,)

@@ -21,20 +21,20 @@ BY_NAME: dict[str, Order] = {
 }
 
 
-def named(value: Any) -> Order:
-    """An order as it is, or by its name in `BY_NAME`, with hyphens or underscores."""
+def named(argument: str, value: Any) -> Order:
+    """An order as it is, or by its name in `BY_NAME`, with hyphens or underscores; `argument` is what errors call it."""
     if isinstance(value, Order):
         return value
     if isinstance(value, str):
         name = value.lower().replace("_", "-")
         if name not in BY_NAME:
             raise ValueError(
-                f"order must be one of {', '.join(map(repr, BY_NAME))}, or one of wior.orders; got {value!r}"
+                f"{argument} must be one of {', '.join(map(repr, BY_NAME))}, or one of wior.orders; got {value!r}"
             )
         return BY_NAME[name]
     hint = f"; did you mean {value.__name__}()?" if isinstance(value, type) and issubclass(value, Order) else ""
     raise TypeError(
-        f"order must be one of wior.orders, for example RandomReshuffling(), or the name of one, "
+        f"{argument} must be one of wior.orders, for example RandomReshuffling(), or the name of one, "
         f"for example 'random-reshuffling'; got {value!r} of type {type(value).__name__}{hint}"
     )
 
