@@ -20,6 +20,14 @@ from wior import checkpoint as saving
 from wior.algorithms.algorithm import static
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard():
+    """A shell starts what it runs in the background with Ctrl-C ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 def same_run(a, b):
     for one, other in zip(jax.tree.leaves((a.x, a.y, a.state)), jax.tree.leaves((b.x, b.y, b.state)), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -76,7 +84,7 @@ def test_ctrl_c_while_a_block_runs():
     timer.start()
     try:
         with pytest.raises(wior.Interrupted) as raised:
-            runs.solve(metrics=slow, steps=2**30, record_every=2**12)
+            runs.solve(metrics=slow, steps=2**30, record_every=2**12, seconds=30)
     finally:
         timer.cancel()
     result = raised.value.result
@@ -259,8 +267,9 @@ def test_a_save_that_fails_in_any_way_costs_no_result(tmp_path, monkeypatch):
 
 
 SCRIPT = """
-    import sys
+    import signal, sys
     import jax.numpy as jnp, numpy as np, wior
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     A = np.random.default_rng(0).normal(size=(64, 3))
     f = lambda x, y, b: jnp.mean((b @ y - 1) ** 2) + 0.1 * jnp.sum(x * x)
     g = lambda x, y, b: jnp.mean((b @ y + x[0]) ** 2) + 0.1 * jnp.sum(y * y)
