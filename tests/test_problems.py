@@ -233,7 +233,7 @@ PREPARED = {
     "a conditional loss for each row": (
         (wior.ConditionalBilevel(loss, lambda x, y, b: b @ y, ONES, SETS), CBO, X, Y),
         ValueError,
-        ["inner must return one number", "shape (3,)"],
+        ["inner must return one number", "shape (2,)"],
     ),
     "x0 of integers": (
         (bilevel(), BILEVEL, {"a": np.ones(2, int)}, Y),
@@ -309,12 +309,12 @@ PREPARED = {
     "a representation of fewer rows": (
         (conditional(represent=lambda x, rows: rows[:2]), CBO, X, Y),
         ValueError,
-        ["represent must return one row for each row", "here 3", "returns 2"],
+        ["represent must return one row for each row", "here 6", "returns 2"],
     ),
     "an outer representation of no rows": (
         (conditional(represent_outer=lambda x, rows: jnp.concatenate([rows, rows])), CBO, X, Y),
         ValueError,
-        ["represent_outer must return one row for each row", "here 1", "returns 2"],
+        ["represent_outer must return one row for each row", "here 2", "returns 4"],
     ),
     "a representation that is one number": (
         (conditional(represent=lambda x, rows: jnp.sum(x)), CBO, X, Y),
@@ -334,7 +334,7 @@ PREPARED = {
     "a class in the place of an algorithm": (
         (bilevel(), wior.WiORBO, X, Y),
         TypeError,
-        ["algorithm must be one of wior's algorithms", "WiORBO"],
+        ["algorithm is the class WiORBO", "WiORBO(outer_lr=0.1"],
     ),
 }
 

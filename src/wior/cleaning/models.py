@@ -85,15 +85,18 @@ class Custom:
 
     def as_now(self, features: np.ndarray) -> Custom:
         """This model with a function that equals another one only if both compute the same: programs are kept by it."""
-        row = jnp.asarray(features[:1])
-        return dataclasses.replace(
-            self, function=_function_as_now(self.function, fingerprint(self.function, self.init(0), row))
-        )
+        function = self.function.function if isinstance(self.function, _FunctionAsNow) else self.function
+        program = fingerprint(function, self.init(0), jnp.asarray(features[:1]))
+        return dataclasses.replace(self, function=_FunctionAsNow(function, program))
 
 
-@functools.lru_cache(maxsize=16)
-def _function_as_now(function: Callable[..., Any], program: str) -> Callable[..., Any]:
-    return lambda params, features: function(params, features)
+@dataclasses.dataclass(frozen=True)
+class _FunctionAsNow:
+    function: Callable[..., Any]
+    program: str
+
+    def __call__(self, params: Tree, features: jax.Array) -> jax.Array:
+        return self.function(params, features)
 
 
 def column_statistics(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
