@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from wior import baselines, orders, sources
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
-from wior.checkpoint import Checkpoint
+from wior.checkpoint import AnotherRunError, Checkpoint
 from wior.communication import Communication, communication
 from wior.hypergradient import HyperGradient, hypergradient
+from wior.interruption import Interrupted
 from wior.layout import Layout
 from wior.loop import NonFiniteError
 from wior.methods import Method, methods
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnotherRunError",
     "Bilevel",
     "Checkpoint",
     "Communication",
@@ -30,6 +32,7 @@ __all__ = [
     "ConditionalBilevel",
     "ConditionalCompositional",
     "HyperGradient",
+    "Interrupted",
     "LabelCleaner",
     "Layout",
     "Method",
