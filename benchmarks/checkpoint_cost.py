@@ -23,8 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import wior
-from wior.checkpoint import Checkpoint, Saved, Store, checksum
-from wior.loop import SHARE_OF_SAVES
+from wior.running.loop import SHARE_OF_SAVES
+from wior.saving.checkpoint import Checkpoint, Saved, Store, checksum
 
 SAVES = 5
 

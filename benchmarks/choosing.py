@@ -30,7 +30,7 @@ import numpy as np
 import wior
 from wior import oracle
 from wior.data import ijcnn1, mnist
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import Independent, RandomReshuffling
 from wior.tasks import quadratic
 from wior.tasks.ridge import exact_objective, minimum, ridge_per_feature

@@ -24,9 +24,10 @@ import numpy as np
 
 import wior
 from steps import RATES, hand_written
-from wior import baselines, blocks, oracle
-from wior.methods import classes
-from wior.solve import prepare, run_key
+from wior import baselines, oracle
+from wior.instruments.methods import classes
+from wior.running import blocks
+from wior.running.solve import prepare, run_key
 from workloads import (
     Workload,
     compositional_softmax,

@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 
 import wior
-from wior import blocks
+from wior.running import blocks
 from workloads import Workload, cleaning, linear_softmax, logistic, mlp
 
 RATES = {"outer_lr": 1e-3, "inner_lr": 1e-2, "adjoint_lr": 1e-2}

@@ -10,7 +10,7 @@ import itertools
 
 import jax
 
-from wior import blocks
+from wior.running import blocks
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)

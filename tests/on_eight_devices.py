@@ -25,12 +25,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 import problems
 import wior
-from wior import blocks
-from wior.checkpoint import Store, split_checksum
-from wior.communication import communication, of_program, one_step
-from wior.methods import classes
+from wior.instruments.communication import communication, of_program, one_step
+from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
-from wior.solve import prepare, run_key
+from wior.running import blocks
+from wior.running.solve import prepare, run_key
+from wior.saving.checkpoint import Store, split_checksum
 
 D, CLASSES = 6, 8  # y is (D, CLASSES), x a number for each class and one for each inner example
 M, N = 48, 80

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 import on_eight_devices as eight
 import wior
-from wior import hosts
+from wior.devices import hosts
 
 STEPS = 30
 
@@ -33,7 +33,11 @@ def run(**options):
 
 def values(tree):
     """Every array in full: one that is split between the processes is put together."""
-    return [np.concatenate(list(wior.layout.in_pieces(leaf))).tolist() for leaf in jax.tree.leaves(tree) if leaf.ndim]
+    return [
+        np.concatenate(list(wior.devices.layout.in_pieces(leaf))).tolist()
+        for leaf in jax.tree.leaves(tree)
+        if leaf.ndim
+    ]
 
 
 def say(**found):
@@ -92,14 +96,14 @@ def killed(folder):
 
 
 def kill_at(step, how=signal.SIGKILL):
-    save = wior.checkpoint.Store.save
+    save = wior.saving.checkpoint.Store.save
 
     def saving(store, saved):
         save(store, saved)
         if saved.step >= step:
             os.kill(os.getpid(), how)
 
-    wior.checkpoint.Store.save = saving
+    wior.saving.checkpoint.Store.save = saving
 
 
 def after_the_kill(folder):

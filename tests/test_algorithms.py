@@ -14,13 +14,13 @@ import pytest
 import problems
 import wior
 from problems import flat
-from wior import blocks, visits
 from wior.algorithms.algorithm import Draws
 from wior.algorithms.wior_bo import State
 from wior.baselines import WiRBO
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Herding, Incremental, Independent, RandomReshuffling, ShuffleOnce
-from wior.solve import posed_for
+from wior.running import blocks, visits
+from wior.running.solve import posed_for
 from wior.tasks import quadratic
 
 RATES = (0.07, 0.11, 0.13)  # η, γ, ρ
@@ -444,7 +444,7 @@ def trajectory(problem, algorithm, case, order, steps):
 def test_wior_comp_is_wior_bo_on_the_bilevel_form(order):
     case = problems.compositional()
     found = trajectory(case.problem, wior.WiORComp(*RATES), case, order, steps=70)
-    expected = trajectory(case.problem.as_bilevel(), wior.WiORBO(*RATES), case, order, steps=70)
+    expected = trajectory(case.problem.restated(), wior.WiORBO(*RATES), case, order, steps=70)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
@@ -456,7 +456,7 @@ def test_wior_comp_is_wior_bo_on_the_bilevel_form(order):
 def test_wior_ccomp_is_wior_cbo_on_the_bilevel_form(order):
     case = problems.conditional_compositional_ragged()
     found = trajectory(case.problem, wior.WiORCComp(*RATES, inner_epochs=2), case, order, steps=21)
-    bilevel = case.problem.as_conditional_bilevel()
+    bilevel = case.problem.restated()
     expected = trajectory(bilevel, wior.WiORCBO(*RATES, inner_epochs=2), case, order, steps=21)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -467,7 +467,7 @@ def test_wior_minimax_is_wior_bo_on_the_bilevel_form_without_u():
     algorithm, bilevel = wior.WiORMinimax(*RATES[:2]), wior.WiORBO(*RATES)
     for xi in ([3, 0, 5], [1, 1, 2]):
         state = stepped(problem, algorithm, algorithm.init(problem, x, y), draw([xi]))
-        other = stepped(problem.as_bilevel(), bilevel, bilevel.init(problem, x, y), draw([xi], [xi]))
+        other = stepped(problem.restated(), bilevel, bilevel.init(problem, x, y), draw([xi], [xi]))
         same((state.x, state.y), (other.x, other.y))
         x, y = state.x, state.y
 
@@ -477,7 +477,7 @@ def test_bilevel_methods_take_minimax_and_compositional_problems(build):
     problem, _, x, y, batch_size = build()
     options = BRIEFLY | {"order": Incremental(), "batch_size": batch_size}
     restated = wior.solve(problem, wior.WiORBO(*RATES), x, y, **options)
-    bilevel = wior.solve(problem.as_bilevel(), wior.WiORBO(*RATES), x, y, **options)
+    bilevel = wior.solve(problem.restated(), wior.WiORBO(*RATES), x, y, **options)
     same(restated.state, bilevel.state, tolerance=0)
 
 
@@ -674,7 +674,7 @@ def test_the_loops_of_an_accelerator_change_nothing(monkeypatch):
     ("order", "side_by_side"), [(RandomReshuffling(), True), (ShuffleOnce(), False)], ids=["in step", "one by one"]
 )
 def test_runs_at_once_are_runs_one_at_a_time(order, side_by_side, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("wior.sweep"), "in_step", lambda y: side_by_side)
+    monkeypatch.setattr(importlib.import_module("wior.running.sweep"), "in_step", lambda y: side_by_side)
     problem, algorithm, x, y, batch_size = problems.bilevel()
     options = BRIEFLY | {"order": order, "batch_size": batch_size}
     seeds, rates = [0, 3], [0.02, 0.05]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from wior.cleaning.apply import Applied, apply_decisions
-from wior.cleaning.sources import InputError
-from wior.report.guard import guard
+from wior.cleaning.review.guard import guard
+from wior.cleaning.tables import InputError
 
 TABLE = "no,age,label\n7,31,cat\n5,32,dog\n9,33,big dog\n2,34,cat\n"
 
@@ -210,7 +210,7 @@ def test_labels_that_look_like_formulas(folder):
 
 
 def test_decisions_in_many_pieces(folder, monkeypatch):
-    monkeypatch.setattr("wior.cleaning.sources.delimited.PIECE", 50)
+    monkeypatch.setattr("wior.cleaning.tables.delimited.PIECE", 50)
     rows = [f"p{i},{i % 7},{'ab'[i % 2]}" for i in range(200)]
     write("train.csv", "\n".join(["who,n,label", *rows]) + "\n")
     decisions = decide(*((f"p{i}", "ab"[i % 2], "fix", "c") for i in range(199, 0, -3)))

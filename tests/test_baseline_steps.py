@@ -18,10 +18,11 @@ import wior
 import wior.baselines as of
 from problems import flat
 from test_algorithms import MINIMAX, VISITED, X, Y, close, dense, lengths, mean, stepped
-from wior import linear_systems, visits
 from wior.algorithms.algorithm import Draws, Reserve, Reserves
-from wior.fixed_batches import InFixedBatches
+from wior.algorithms.parts import linear_systems
 from wior.orders import RandomReshuffling
+from wior.problems.fixed_batches import InFixedBatches
+from wior.running import visits
 from wior.tasks import quadratic
 
 TERMS = 4  # of every Neumann series

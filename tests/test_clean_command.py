@@ -21,8 +21,8 @@ from wior.cleaning.choosing import TEMPERATURES, Trial
 from wior.cleaning.command import COLUMNS
 from wior.cleaning.designs import Setting
 from wior.cleaning.label_cleaner import LabelCleaner
-from wior.folders import made_by_wior, whole_folder
-from wior.report.guard import unguard
+from wior.cleaning.review.guard import unguard
+from wior.saving.folders import made_by_wior, whole_folder
 
 FILES = {"rows.csv", "cleaned.csv", "summary.json", "config.json", "review.html", "overview.png", "overview.pdf"}
 HEADER = ["key", "a", "b", "colour", "remark", "label", "checked"]

@@ -14,7 +14,7 @@ import wior
 from runs import run_main
 from wior import cli
 from wior.experiments import demo
-from wior.folders import whole_folder
+from wior.saving.folders import whole_folder
 
 FILES = {"summary.json", "curves.csv", "comparison.png"}
 WIOR = Path(sys.executable).with_name("wior")

@@ -148,7 +148,7 @@ def test_a_random_length_is_in_the_mean_a_truncated_series(method):
     algorithm = method(0.05, 0.4, TAU, neumann_terms=terms)
     state = algorithm.init(BILEVEL.problem, x, BILEVEL.inner_solution(x))
     keys = jax.random.split(jax.random.key(0), 64)
-    lengths = jax.vmap(lambda key: wior.linear_systems.random_length(key, terms))(keys)
+    lengths = jax.vmap(lambda key: wior.algorithms.parts.linear_systems.random_length(key, terms))(keys)
     assert set(lengths.tolist()) == {0, 1, 2}
 
     def moved(key):

@@ -10,10 +10,11 @@ import pytest
 import problems
 import wior
 from problems import flat
-from wior import baselines, estimators, oracle
+from wior import baselines, oracle
 from wior.algorithms.algorithm import Reserve
+from wior.algorithms.parts import estimators
 from wior.orders import Independent, RandomReshuffling
-from wior.per_example import PerExample
+from wior.problems.per_example import PerExample
 
 RNG = np.random.default_rng(0)
 N = 7

@@ -13,9 +13,9 @@ import pytest
 import problems
 import wior
 from problems import flat
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
-from wior.solve import describe_algorithm
+from wior.running.solve import describe_algorithm
 
 CLASSES = classes()
 SHORT = {"inner_steps": 2, "adjoint_steps": 2, "neumann_terms": 3, "period": 3, "levels": 1, "probability": 0.4}
@@ -138,8 +138,8 @@ def test_what_is_left_to_the_data_is_the_rule_of_the_paper(kind, name, given):
 
 COPIES = r"""
 import re, jax.numpy as jnp, numpy as np, jax, wior
-from wior import blocks
-from wior.solve import prepare, run_key
+from wior.running import blocks
+from wior.running.solve import prepare, run_key
 from test_every_method import CLASSES, made
 
 n, rng = 300_007, np.random.default_rng(0)

@@ -16,7 +16,7 @@ import pytest
 
 import wior
 from runs import run_main
-from wior import baselines, blocks, cli, figures, folders
+from wior import baselines, cli, figures
 from wior.data import files
 from wior.experiments import cleaning, comparison, contest, few_shot, irm
 from wior.experiments.claims import Claim, Ends, ahead, as_json, level, markdown, verdict
@@ -25,8 +25,10 @@ from wior.experiments.contest import METHODS, PAPERS, Contest
 from wior.experiments.experiment import Findings, Options, perform
 from wior.experiments.named_tasks import TASKS, shorter
 from wior.experiments.reproduce import EXPERIMENTS
-from wior.folders import RunFolder
 from wior.orders import BY_NAME, Independent, RandomReshuffling
+from wior.running import blocks
+from wior.saving import folders
+from wior.saving.folders import RunFolder
 from wior.tasks.portfolio import portfolio
 from wior.tasks.task import Measure
 

@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 import runs
-from wior import checkpoint, loop
-from wior.checkpoint import Checkpoint, Saved, SaveError, Store
-from wior.lock import FolderLock
+from wior.running import loop
+from wior.saving import checkpoint
+from wior.saving.checkpoint import Checkpoint, Saved, SaveError, Store
+from wior.saving.lock import FolderLock
 
 # ---- damaged saves
 

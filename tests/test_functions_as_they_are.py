@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import wior
-from wior import fingerprint
 from wior.algorithms.algorithm import Algorithm, Seen, State, Streams, one
 from wior.orders import Order
+from wior.saving import fingerprint
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(12, 3)), RNG.normal(size=12)

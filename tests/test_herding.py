@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import wior
-from wior import blocks
 from wior.algorithms.algorithm import Algorithm, Seen, Streams, static
 from wior.orders import Herding, RandomReshuffling
 from wior.orders.herding import by_sign
+from wior.running import blocks
 
 WIDTH = 3
 KEY = jax.random.key(5, impl="threefry2x32")

@@ -17,7 +17,7 @@ import pytest
 import on_eight_devices
 import on_two_hosts
 import runs
-from wior import hosts
+from wior.devices import hosts
 
 SCRIPT = Path(on_two_hosts.__file__)
 

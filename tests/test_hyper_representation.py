@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import wior
-from wior import baselines, blocks, visits
+from wior import baselines
 from wior.algorithms.algorithm import Draws
 from wior.data import ImageClasses, with_rotations
 from wior.orders import Incremental, RandomReshuffling
+from wior.running import blocks, visits
 from wior.tasks import networks
 from wior.tasks.hyper_representation import (
     Backbone,

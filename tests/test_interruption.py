@@ -16,8 +16,8 @@ import pytest
 
 import runs
 import wior
-from wior import checkpoint as saving
 from wior.algorithms.algorithm import static
+from wior.saving import checkpoint as saving
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import wior
-from wior.checkpoint import Checkpoint
 from wior.cleaning import Custom, LabelCleaner, choosing, demo
 from wior.cleaning.choosing import TEMPERATURES, Trial, best_record, curve, finalists, fold_places, parts_of_rows
 from wior.cleaning.designs import DESIGNS, Setting
 from wior.data import digits
 from wior.orders import BY_NAME, FlipFlop, Incremental
+from wior.saving.checkpoint import Checkpoint
 from wior.tasks.data_cleaning import auroc, corrupt
 
 ROWS, VERIFIED = 96, 24

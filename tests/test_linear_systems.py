@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wior import linear_systems, oracle
-from wior.baselines import contextual
+from wior import oracle
+from wior.algorithms.parts import contextual, linear_systems
 from wior.baselines.reverse import schedule
 
 RNG = np.random.default_rng(0)

@@ -181,7 +181,7 @@ def test_lists_of_numbers():
 
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_array])
 def test_sparse_matrices(kind):
-    with says("outer_data[0] is a sparse matrix", kind.__name__, ".toarray()", "wior.sources.Streamed"):
+    with says("outer_data[0] is a sparse matrix", kind.__name__, ".toarray()", "wior.streaming.Streamed"):
         problem(outer_data=(kind(A), B))
     with says("x0 is a sparse matrix", kind.__name__, ".toarray()"):
         solved(kind(A), jnp.ones(3))
@@ -316,7 +316,7 @@ def test_the_calls_of_losses_have_batches_of_these_sizes():
     calls = problem().loss_calls(jnp.ones(2), jnp.ones(3), (4, 5))
     assert {name: args[-1].data[1].shape for name, (_, args) in calls.items()} == {"outer": (4,), "inner": (5,)}
     assert all(len(args[-1].examples) == 2 for _, args in problem().loss_calls(jnp.ones(2), jnp.ones(3)).values())
-    cut = wior.fixed_batches.InFixedBatches(problem(), (4, 6)).loss_calls(jnp.ones(2), jnp.ones(3), (1, 1))
+    cut = wior.problems.fixed_batches.InFixedBatches(problem(), (4, 6)).loss_calls(jnp.ones(2), jnp.ones(3), (1, 1))
     assert [args[-1].data[1].shape for _, args in cut.values()] == [(4,), (6,)]
 
 

@@ -12,8 +12,10 @@ from rich.console import Console
 
 import wior
 from runs import run_main
-from wior import algorithms, baselines, cli, listing, oracle
-from wior.methods import BATCHES, REQUIRED, STEPS
+from wior import algorithms, baselines, cli, oracle
+from wior.instruments import listing
+from wior.instruments.methods import BATCHES, REQUIRED, STEPS
+from wior.problems import CLASSES
 from wior.tasks.quadratic import quadratic, quadratic_conditional
 
 N = BATCHES
@@ -261,12 +263,13 @@ def test_the_list_as_json(monkeypatch, capsys, table):
 
 
 def test_every_problem_class_can_be_asked_for(monkeypatch, capsys, table):
-    assert {one.class_name for one in cli.ProblemClass} == set(PROBLEMS)
-    for one in cli.ProblemClass:
+    assert {kind.__name__ for kind in CLASSES} == set(PROBLEMS)
+    assert [one.value for one in cli.ProblemClass] == [kind.name for kind in CLASSES]
+    for one, kind in zip(cli.ProblemClass, CLASSES, strict=True):
         _, out, _ = run_main(monkeypatch, capsys, "list", "--json", "--problem", one.value)
         rows = json.loads(out)
-        assert [row["name"] for row in rows if row["solves"][0] == one.class_name]
-        assert {row["name"] for row in rows} == {n for n, method in table.items() if one.class_name in method.solves}
+        assert [row["name"] for row in rows if row["solves"][0] == kind.__name__]
+        assert {row["name"] for row in rows} == {n for n, method in table.items() if kind.__name__ in method.solves}
         made_for = [row["solves"][0] == one.class_name for row in rows]
         assert made_for == sorted(made_for, reverse=True)
 

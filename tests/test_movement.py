@@ -13,7 +13,7 @@ import runs
 import wior
 from test_tasks import SMALL
 from wior.data import digits
-from wior.movement import unmoved
+from wior.problems.movement import unmoved
 from wior.tasks import data_cleaning, mlp, mlp_init, quadratic
 
 RNG = np.random.default_rng(0)

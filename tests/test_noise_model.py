@@ -9,13 +9,12 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import wior
-from wior.cleaning import designs, models
+from wior.cleaning import designs, models, noise_model
 from wior.cleaning.designs import DESIGNS, Material, RowWeightedLoss, Setting, counted_table, likeliest_table
 from wior.cleaning.models import Custom, Network, all_log_probabilities, column_statistics
-from wior.tasks import noise_model
+from wior.cleaning.noise_model import damped, log_posterior, log_table, noise_model_problem
+from wior.cleaning.weight_function import WeightFunction
 from wior.tasks.networks import Layer, mlp, mlp_init
-from wior.tasks.noise_model import damped, log_posterior, log_table, noise_model_problem
-from wior.tasks.weight_function import WeightFunction
 
 CLASSES, COLUMNS, ROWS, VERIFIED = 3, 4, 7, 5
 NONE = np.zeros(CLASSES, bool)

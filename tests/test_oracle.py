@@ -14,7 +14,7 @@ from wior import oracle, tree
 from wior.algorithms.algorithm import Draws
 from wior.baselines import WiRBO
 from wior.problems import Batch
-from wior.visits import in_batches
+from wior.running.visits import in_batches
 
 EXAMPLES = {"outer": np.array([3, 0, 5]), "inner": np.array([7, 1, 1, 4])}  # a batch may hold an example twice
 

@@ -17,9 +17,10 @@ import problems
 import wior
 from runs import enable_x64
 from test_every_method import CLASSES, made
-from wior import blocks, oracle
+from wior import oracle
 from wior.data import digits
-from wior.solve import prepare, run_key
+from wior.running import blocks
+from wior.running.solve import prepare, run_key
 from wior.tasks import data_cleaning
 from wior.tasks import quadratic as quadratics
 from wior.tasks.data_cleaning import WeightedLoss, auroc, clean_loss

@@ -8,11 +8,11 @@ import pytest
 
 import problems
 import wior
-from wior import loop
 from wior.baselines import WiRBO
-from wior.fixed_batches import InFixedBatches
-from wior.layout import Spread
+from wior.devices.layout import Spread
 from wior.problems import Problem
+from wior.problems.fixed_batches import InFixedBatches
+from wior.running import loop
 
 ONES = np.ones((4, 2))  # four examples
 SETS = np.ones((4, 3, 2))  # each with three inner ones
@@ -58,7 +58,7 @@ def test_the_problems_of_the_registry_are_sound_and_unsymmetric(name):
 
 def test_the_registry_holds_every_feature():
     cases = [build() for build in problems.CASES.values()]
-    assert any(wior.problems.has_rows(case.x0) for case in cases)
+    assert any(wior.problems.per_example.has_rows(case.x0) for case in cases)
     assert any(getattr(case.problem, "counts", None) is not None for case in cases)
     assert any(getattr(case.problem, "represent", None) is not None for case in cases)
     assert any(getattr(case.problem, "represent_outer", None) is not None for case in cases)

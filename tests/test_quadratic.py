@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import wior
 from runs import enable_x64
+from wior.problems.restated import restated
 from wior.tasks.quadratic import (
     EIGENVALUES,
     Quadratic,
@@ -149,8 +151,7 @@ def test_minimax_is_concave_in_y_and_convex_in_x_for_each_example():
 def test_inner_solution_and_adjoint_solve_the_problem_as_posed(name):
     """∇_y g = 0 and ∇²_yy g u = ∇_y f, differentiated through the losses that algorithms see."""
     problem, known = MADE[name].problem, closed(name)
-    for restate in ("as_bilevel", "as_conditional_bilevel"):
-        problem = getattr(problem, restate, lambda same=problem: same)()
+    problem = restated(problem, wior.Bilevel, wior.ConditionalBilevel)
 
     @jax.jit
     def residuals(y, u, xi, zeta):

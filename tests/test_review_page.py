@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from wior.report import review as report
-from wior.report.guard import guard, unguard
-from wior.report.review import Curve, Review, write_review
-from wior.report.sheets import grid_of, sheets
+from wior.cleaning.review import review as report
+from wior.cleaning.review.guard import guard, unguard
+from wior.cleaning.review.review import Curve, Review, write_review
+from wior.cleaning.review.sheets import grid_of, sheets
 
 CLASSES = ("cat", "dog", "=owl", "ant, red")
 NASTY = (

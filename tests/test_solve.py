@@ -12,8 +12,8 @@ import pytest
 
 import runs
 import wior
-from wior import blocks
 from wior.orders import BY_NAME, Herding, Independent, RandomReshuffling, ShuffleOnce
+from wior.running import blocks
 
 
 def same(a, b):

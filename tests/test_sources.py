@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from wior.cleaning.sources import InputError, delimited, delimited_text, images, read
-from wior.cleaning.sources import arrays as array_files
-from wior.cleaning.sources.delimited import DelimitedFile
-from wior.cleaning.sources.delimited_text import Delimited
+from wior.cleaning.tables import InputError, delimited, delimited_text, images, read
+from wior.cleaning.tables import arrays as array_files
+from wior.cleaning.tables.delimited import DelimitedFile
+from wior.cleaning.tables.delimited_text import Delimited
 
 ROWS = "age,city,label\n1,Rome,cat\n2,Oslo,dog\n3,Rome,cat\n4,Bonn,dog\n"
 
@@ -562,7 +562,7 @@ def test_types_of_parquet(folder):
 
 
 def test_parquet_of_many_batches(folder, monkeypatch):
-    monkeypatch.setattr("wior.cleaning.sources.parquet.MOST_ROWS", 7)
+    monkeypatch.setattr("wior.cleaning.tables.parquet.MOST_ROWS", 7)
     n = 100
     numbers = np.random.default_rng(0).normal(size=n)
     words = [f"w{i % 3}" for i in range(n)]

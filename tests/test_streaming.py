@@ -18,10 +18,10 @@ import problems
 import runs
 import wior
 from test_every_method import CASE_OF, made
-from wior import blocks
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Incremental, Order, RandomReshuffling
-from wior.solve import run_key
+from wior.running import blocks
+from wior.running.solve import run_key
 
 NAMES = ("outer_data", "inner_data", "data")
 
@@ -267,7 +267,7 @@ def test_the_first_step_that_is_not_finite_is_found_again(monkeypatch):
 
 
 def test_large_data_are_known_by_a_sample(tmp_path):
-    from wior.checkpoint import describe_tree
+    from wior.saving.checkpoint import describe_tree
 
     n = 50_000
     data = np.lib.format.open_memmap(tmp_path / "rows.npy", "w+", np.float64, (n, 64))
@@ -305,7 +305,7 @@ import resource
 import numpy as np
 import jax.numpy as jnp
 import wior
-from wior import blocks
+from wior.running import blocks
 
 class Made:
     width = 1024
@@ -493,7 +493,7 @@ def test_a_source_that_is_none_is_refused_when_the_problem_is_made():
         (pa.table({"a": [1.0, None]}), ValueError, r"data\['a'\] has 1 missing values"),
         (pa.table({"a": [True]}), TypeError, r"data\['a'\] has the type bool"),
         (pa.table({}), ValueError, "data has no arrays"),
-        (pa.schema([]), TypeError, r"data must be an Arrow table, got Schema; wior.sources.from_parquet"),
+        (pa.schema([]), TypeError, r"data must be an Arrow table, got Schema; wior.streaming.from_parquet"),
     ]:  # fmt: skip
         with pytest.raises(kind, match=message):
             make(data)
@@ -573,16 +573,16 @@ def test_a_parquet_file_is_mapped_and_written_again_when_it_changes(tmp_path, re
     more = table(problem.inner_data).append_column("name", pa.array(["a"] * runs.N))
     pq.write_table(more, file, row_group_size=4)
     names = ["features", "others", "targets"]
-    read = wior.sources.from_parquet(file, names)
+    read = wior.streaming.from_parquet(file, names)
     assert read.column_names == names
     assert_same_run(resident, runs.solve(problem=wior.Bilevel(runs.outer, runs.inner, problem.outer_data, read)))
     beside = tmp_path / "rows.parquet.arrow"
     written = beside.stat().st_mtime_ns
-    assert wior.sources.from_parquet(file, names).equals(read)
+    assert wior.streaming.from_parquet(file, names).equals(read)
     assert beside.stat().st_mtime_ns == written
-    assert wior.sources.from_parquet(file, ["targets"]).column_names == ["targets"]
+    assert wior.streaming.from_parquet(file, ["targets"]).column_names == ["targets"]
     pq.write_table(more.slice(0, 3), file)
-    assert wior.sources.from_parquet(file, names).num_rows == 3
+    assert wior.streaming.from_parquet(file, names).num_rows == 3
     assert not [path for path in tmp_path.iterdir() if path not in (file, beside)]
     with pytest.raises(ValueError, match=r"columns has \['label'\], which .* does not have"):
-        wior.sources.from_parquet(file, ["label"])
+        wior.streaming.from_parquet(file, ["label"])

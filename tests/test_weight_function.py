@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import wior
+from wior.cleaning.weight_function import FunctionWeightedLoss, WeightFunction, weight_function_problem
 from wior.data import digits
 from wior.tasks.data_cleaning import auroc, corrupt
 from wior.tasks.networks import mlp, mlp_init
-from wior.tasks.weight_function import FunctionWeightedLoss, WeightFunction, weight_function_problem
 
 CLASSES = 3
 

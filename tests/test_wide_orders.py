@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from wior.order_error import _errors
+from wior.instruments.order_error import _errors
 from wior.orders import FlipFlop, Herding, Incremental, Independent, RandomReshuffling, ShuffleOnce, bijection, wide
 
 LEAST_P = 1e-4

@@ -2,21 +2,22 @@
 
 from typing import TYPE_CHECKING, Any
 
-from wior import baselines, orders, sources
+from wior import baselines, orders
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
-from wior.checkpoint import AnotherRunError, Checkpoint
-from wior.communication import Communication, communication
-from wior.hypergradient import HyperGradient, hypergradient
-from wior.interruption import Interrupted
-from wior.layout import Layout
-from wior.loop import NonFiniteError
-from wior.methods import Method, methods
-from wior.order_error import OrderError, order_error, plot_order_errors
-from wior.per_example import PerExample
+from wior.devices.layout import Layout
+from wior.instruments.communication import Communication, communication
+from wior.instruments.hypergradient import HyperGradient, hypergradient
+from wior.instruments.methods import Method, methods
+from wior.instruments.order_error import OrderError, order_error, plot_order_errors
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
-from wior.solve import Result, solve
-from wior.sources import SourceError, Streamed
-from wior.sweep import SweepResult, sweep
+from wior.problems.per_example import PerExample
+from wior.running.interruption import Interrupted
+from wior.running.loop import NonFiniteError
+from wior.running.solve import Result, solve
+from wior.running.sweep import SweepResult, sweep
+from wior.saving.checkpoint import AnotherRunError, Checkpoint
+from wior.streaming import sources
+from wior.streaming.sources import SourceError, Streamed
 
 if TYPE_CHECKING:
     from wior.cleaning import LabelCleaner

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior import sources
-from wior.gathered import Gathered
+from wior.streaming import sources
+from wior.streaming.gathered import Gathered
 
 Tree = Any
 # what tracing raises where a function asks for a value that only a run has

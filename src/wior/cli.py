@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wior import __version__, listing
-from wior.methods import methods
+from wior import __version__
+from wior.instruments import listing
+from wior.instruments.methods import methods
+from wior.problems import CLASSES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,16 +49,8 @@ class Figure(enum.StrEnum):
     rates = "rates"
 
 
-class ProblemClass(enum.StrEnum):
-    bilevel = "bilevel"
-    conditional_bilevel = "conditional-bilevel"
-    compositional = "compositional"
-    conditional_compositional = "conditional-compositional"
-    minimax = "minimax"
-
-    @property
-    def class_name(self) -> str:
-        return self.value.title().replace("-", "")
+# names on the command line are those of the classes themselves
+ProblemClass = enum.StrEnum("ProblemClass", {kind.name.replace("-", "_"): kind.name for kind in CLASSES})  # type: ignore[misc]
 
 
 def _version(asked: bool) -> None:
@@ -389,7 +383,7 @@ def _in_company(distributed: bool, where: tuple[str | None, int | None, int | No
             raise typer.BadParameter("--coordinator, --processes and --process-id are for --distributed")
         yield True
         return
-    from wior import hosts
+    from wior.devices import hosts
 
     # what collectives on a CPU have to say would stand in the output
     own = os.dup(1)
@@ -475,7 +469,7 @@ def list_methods(
         raise typer.BadParameter("give either --markdown or --json, not both")
     found = methods()
     if problem is not None:
-        name = problem.class_name
+        name = next(kind.__name__ for kind in CLASSES if kind.name == problem)
         # those made for the problem come before those that it is restated for
         found = sorted((m for m in found if name in m.solves), key=lambda m: m.solves[0] != name)
     if as_json:

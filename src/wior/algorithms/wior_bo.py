@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, one
-from wior.per_example import descend, shared_part
 from wior.problems import Batch, Bilevel
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

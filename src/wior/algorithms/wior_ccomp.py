@@ -20,9 +20,9 @@ import jax
 
 from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
-from wior.algorithms.visit import full_weights, outer_step, visit
-from wior.per_example import descend
+from wior.algorithms.parts.visit import full_weights, outer_step, visit
 from wior.problems import ConditionalCompositional
+from wior.problems.per_example import descend
 
 Tree = Any
 

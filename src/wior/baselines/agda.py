@@ -13,8 +13,8 @@ from typing import Any
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
-from wior.per_example import descend, shared_part
 from wior.problems import Minimax
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.parts.implicit import inner_steps
+from wior.algorithms.parts.linear_systems import conjugate_gradients
 from wior.algorithms.wior_bo import State
-from wior.baselines.implicit import inner_steps
-from wior.linear_systems import conjugate_gradients
-from wior.per_example import descend, shared_part
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from wior import checks, linear_systems, oracle, tree
+from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.parts import linear_systems
+from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.wior_bo import State
-from wior.baselines.implicit import inner_steps
-from wior.per_example import descend, shared_part
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

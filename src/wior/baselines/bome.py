@@ -19,10 +19,10 @@ import jax.numpy as jnp
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, number, one, static
-from wior.baselines.implicit import inner_steps
-from wior.baselines.penalty import plus
-from wior.per_example import descend, shared_part, squared_norm
+from wior.algorithms.parts.implicit import inner_steps
+from wior.algorithms.parts.penalty import plus
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, shared_part, squared_norm
 
 Tree = Any
 

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, decayed, number, static
-from wior.baselines.implicit import neumann_step
-from wior.linear_systems import random_length
-from wior.per_example import descend
+from wior.algorithms.parts.implicit import neumann_step
+from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
+from wior.problems.per_example import descend
 
 Tree = Any
 

@@ -17,7 +17,7 @@ import jax
 
 from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, one
-from wior.algorithms.visit import outer_step
+from wior.algorithms.parts.visit import outer_step
 from wior.problems import ConditionalCompositional
 
 Tree = Any

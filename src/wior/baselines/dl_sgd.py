@@ -20,11 +20,11 @@ import jax.numpy as jnp
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
-from wior.algorithms.visit import outer_step
-from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
-from wior.linear_systems import random_length
-from wior.per_example import descend
+from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
+from wior.algorithms.parts.linear_systems import random_length
+from wior.algorithms.parts.visit import outer_step
 from wior.problems import ConditionalBilevel
+from wior.problems.per_example import descend
 
 Tree = Any
 

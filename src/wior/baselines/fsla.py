@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from wior import checks, estimators, oracle, tree
+from wior import checks, oracle, tree
 from wior.algorithms import wior_bo
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number
-from wior.per_example import descend, with_rows_of, without_rows
+from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, with_rows_of, without_rows
 
 Tree = Any
 

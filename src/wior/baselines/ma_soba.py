@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-from wior import checks, estimators, tree
+from wior import checks, tree
 from wior.algorithms import wior_bo
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number
+from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 
 Tree = Any

@@ -18,9 +18,9 @@ from typing import Any
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one
-from wior.baselines.penalty import State, plus
-from wior.per_example import descend, shared_part
+from wior.algorithms.parts.penalty import State, plus
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 
 from wior.algorithms.algorithm import Draws
-from wior.baselines.momentum import DoubleMomentum
+from wior.algorithms.parts.momentum import DoubleMomentum
 
 
 @dataclasses.dataclass(frozen=True)

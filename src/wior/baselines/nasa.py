@@ -12,10 +12,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-from wior import checks, estimators, oracle, tree
+from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
-from wior.per_example import descend, shared_part
+from wior.algorithms.parts import estimators
 from wior.problems import Compositional
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

@@ -27,9 +27,9 @@ import numpy as np
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
-from wior.estimators import with_rows
-from wior.per_example import descend, is_per_example, shared_part
+from wior.algorithms.parts.estimators import with_rows
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, is_per_example, shared_part
 
 Tree = Any
 

@@ -23,9 +23,9 @@ import numpy as np
 
 from wior import oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
-from wior.algorithms.visit import outer_step
-from wior.baselines.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
-from wior.linear_systems import random_length
+from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
+from wior.algorithms.parts.linear_systems import random_length
+from wior.algorithms.parts.visit import outer_step
 from wior.problems import ConditionalBilevel
 
 Tree = Any

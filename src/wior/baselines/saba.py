@@ -17,11 +17,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
-from wior import estimators, oracle, tree
+from wior import oracle, tree
 from wior.algorithms import wior_bo
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one
-from wior.per_example import shared_part
+from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
+from wior.problems.per_example import shared_part
 
 Tree = Any
 

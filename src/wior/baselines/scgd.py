@@ -14,8 +14,8 @@ from typing import Any
 
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, decayed, number, one
-from wior.per_example import descend, shared_part
 from wior.problems import Compositional
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 

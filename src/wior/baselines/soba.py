@@ -18,8 +18,8 @@ from typing import Any
 from wior import checks, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number
 from wior.algorithms.wior_bo import State, directions
-from wior.per_example import descend
 from wior.problems import Bilevel
+from wior.problems.per_example import descend
 
 Tree = Any
 

@@ -19,7 +19,7 @@ import jax
 
 from wior import checks
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, static
-from wior.baselines import recursive
+from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
 Tree = Any

@@ -14,7 +14,7 @@ from typing import Any
 
 from wior import checks
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, static
-from wior.baselines import recursive
+from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
 Tree = Any

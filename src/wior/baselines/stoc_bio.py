@@ -16,7 +16,7 @@ from typing import Any
 
 from wior import checks
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, static
-from wior.baselines.implicit import inner_steps, neumann_step
+from wior.algorithms.parts.implicit import inner_steps, neumann_step
 from wior.problems import Bilevel
 
 Tree = Any

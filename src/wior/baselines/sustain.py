@@ -17,8 +17,8 @@ import dataclasses
 import jax
 
 from wior.algorithms.algorithm import Draws
-from wior.baselines.momentum import DoubleMomentum
-from wior.linear_systems import random_length
+from wior.algorithms.parts.linear_systems import random_length
+from wior.algorithms.parts.momentum import DoubleMomentum
 
 
 @dataclasses.dataclass(frozen=True)

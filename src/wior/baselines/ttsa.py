@@ -27,10 +27,10 @@ from wior.algorithms.algorithm import (
     one,
     static,
 )
-from wior.baselines.implicit import neumann_step
-from wior.linear_systems import random_length
-from wior.per_example import descend
+from wior.algorithms.parts.implicit import neumann_step
+from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
+from wior.problems.per_example import descend
 
 Tree = Any
 

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from wior import checks, estimators, linear_systems, oracle, tree
+from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
-from wior.baselines.implicit import Estimate, neumann_hypergradient
-from wior.baselines.recursive import steps_in_pass
-from wior.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
+from wior.algorithms.parts import estimators, linear_systems
+from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
+from wior.algorithms.parts.recursive import steps_in_pass
 from wior.problems import Bilevel
+from wior.problems.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
 
 Tree = Any
 

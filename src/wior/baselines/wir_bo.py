@@ -17,8 +17,8 @@ from typing import Any
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one, static
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
-from wior.per_example import shared_part
 from wior.problems import Bilevel
+from wior.problems.per_example import shared_part
 
 Tree = Any
 

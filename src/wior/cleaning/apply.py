@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wior.cleaning.sources.errors import InputError, at, listed, shown
-from wior.cleaning.sources.opening import open_rows
-from wior.cleaning.sources.roles import Ids, gather
-from wior.cleaning.sources.row_file import RowFile, require_column
-from wior.cleaning.sources.source import write_copy
-from wior.cleaning.sources.staging import refuse_existing
-from wior.report.guard import unguard
+from wior.cleaning.review.guard import unguard
+from wior.cleaning.tables.errors import InputError, at, listed, shown
+from wior.cleaning.tables.opening import open_rows
+from wior.cleaning.tables.roles import Ids, gather
+from wior.cleaning.tables.row_file import RowFile, require_column
+from wior.cleaning.tables.source import write_copy
+from wior.cleaning.tables.staging import refuse_existing
 
 HEADER = ["id", "given", "decision", "label"]
 KEEP, FIX, SKIP = DECISIONS = ("keep", "fix", "skip")

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import wior
-from wior.checkpoint import Checkpoint
 from wior.cleaning import plain
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.orders import Order, RandomReshuffling
-from wior.progress import Report
+from wior.running.progress import Report
+from wior.saving.checkpoint import Checkpoint
 from wior.tasks.networks import label_losses
 
 Tree = Any

@@ -16,10 +16,10 @@ import numpy as np
 import wior
 from wior.cleaning import choosing, plots
 from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, LabelCleaner
-from wior.cleaning.sources import InputError, Task, read
-from wior.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
-from wior.report.guard import guard
-from wior.report.review import Curve, Review, write_review
+from wior.cleaning.review.guard import guard
+from wior.cleaning.review.review import Curve, Review, write_review
+from wior.cleaning.tables import InputError, Task, read
+from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
 
 ROWS, REVIEW = "rows.csv", "review.html"
 COLUMNS = ("id", "given", "weight", "score", "flagged", "suggested", "confidence")

@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wior.cleaning import noise_model
 from wior.cleaning.models import Model, all_log_probabilities, tempered
-from wior.per_example import PerExample
+from wior.cleaning.noise_model import VerifiedLoss, noise_model_problem
+from wior.cleaning.weight_function import WeightFunction, weight_function_problem
 from wior.problems import Bilevel
-from wior.tasks import noise_model
+from wior.problems.per_example import PerExample
 from wior.tasks.networks import label_losses, squares
-from wior.tasks.noise_model import VerifiedLoss, noise_model_problem
-from wior.tasks.weight_function import WeightFunction, weight_function_problem
 
 Tree = Any
 LIKELY = 0.9  # of a label to be right, before anything is known

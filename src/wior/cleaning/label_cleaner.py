@@ -23,7 +23,7 @@ from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
 from wior.cleaning.second_opinion import ROUNDS, members_of, second_opinion
 from wior.orders import Order
-from wior.progress import pieces
+from wior.running.progress import pieces
 
 WEIGHTINGS = ("auto", *DESIGNS)
 STARTS = ("trusting", "counted")

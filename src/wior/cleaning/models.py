@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior.fingerprint import fingerprint
+from wior.saving.fingerprint import fingerprint
 from wior.tasks.networks import Layer, mlp, mlp_init
 
 Tree = Any

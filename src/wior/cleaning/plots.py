@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wior import figures
-from wior.report.review import Curve
+from wior.cleaning.review.review import Curve
 
 NAME = "overview"
 NAMED_CLASSES = 20  # more names would not be legible

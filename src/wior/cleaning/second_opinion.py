@@ -16,7 +16,7 @@ import numpy as np
 from wior.cleaning import plain
 from wior.cleaning.designs import Material, likeliest_table, posterior_of
 from wior.cleaning.models import all_log_probabilities, tempered
-from wior.progress import Report
+from wior.running.progress import Report
 
 Tree = Any
 BATCH, LEARNING_RATE = 64, 1e-3

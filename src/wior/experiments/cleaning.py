@@ -20,7 +20,7 @@ from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.problems import Bilevel
 from wior.tasks import data_cleaning

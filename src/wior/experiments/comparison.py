@@ -19,14 +19,15 @@ import numpy as np
 from jax.sharding import Mesh
 
 import wior
-from wior import loop, oracle
+from wior import oracle
 from wior.algorithms.algorithm import Algorithm
-from wior.checkpoint import Checkpoint
 from wior.experiments.claims import Ends, mean_and_deviation
-from wior.folders import Arrays
 from wior.orders import Order
-from wior.progress import Report
-from wior.sweep import seed_list
+from wior.running import loop
+from wior.running.progress import Report
+from wior.running.sweep import seed_list
+from wior.saving.checkpoint import Checkpoint
+from wior.saving.folders import Arrays
 from wior.tasks.task import Task
 
 CALLS = oracle.CALLS

@@ -14,10 +14,10 @@ from wior.experiments import comparison
 from wior.experiments.comparison import Entrant, Outcome, Piece
 from wior.experiments.experiment import Findings, Options
 from wior.experiments.named_tasks import TASKS
-from wior.methods import classes
+from wior.instruments.methods import classes
 from wior.orders import BY_NAME
 from wior.problems import Problem
-from wior.solve import RESTATED
+from wior.problems.restated import more_general
 from wior.tasks.task import Task
 
 METHODS = {kind.__name__.lower(): kind for kind in classes()}
@@ -49,7 +49,7 @@ class Contest:
         _check("method", self.methods, METHODS)
         _check("order", self.orders, BY_NAME)
         for name in self.methods:
-            if METHODS[name].solves is not problem and (problem, METHODS[name].solves) not in RESTATED:
+            if METHODS[name].solves not in more_general(problem):
                 raise ValueError(
                     f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is {problem.__name__}"
                 )

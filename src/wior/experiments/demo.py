@@ -26,8 +26,8 @@ import wior
 from wior.algorithms.algorithm import Algorithm
 from wior.data import digits
 from wior.experiments.comparison import CALLS, spread
-from wior.folders import whole_folder
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
+from wior.saving.folders import whole_folder
 from wior.tasks import DataCleaning, data_cleaning
 
 TRAIN_ROWS, CLEAN_ROWS = 1000, 500

@@ -13,14 +13,23 @@ import numpy as np
 from jax.sharding import Mesh
 
 import wior
-from wior import hosts
-from wior.checkpoint import Checkpoint
+from wior.devices import hosts
+from wior.devices.layout import BATCH
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
-from wior.folders import CONFIG, SUMMARY, Arrays, RunFolder, piece_checkpoint, read_piece, work_folder, write_json
-from wior.layout import BATCH
-from wior.progress import Report, pieces
+from wior.running.progress import Report, pieces
+from wior.saving.checkpoint import Checkpoint
+from wior.saving.folders import (
+    CONFIG,
+    SUMMARY,
+    Arrays,
+    RunFolder,
+    piece_checkpoint,
+    read_piece,
+    work_folder,
+    write_json,
+)
 
 HISTORY, REPORT = "history.jsonl", "report.md"
 

@@ -20,13 +20,13 @@ import numpy as np
 
 import wior
 from wior import figures, oracle
-from wior.checkpoint import Checkpoint
 from wior.experiments.claims import Claim, verdict
 from wior.experiments.comparison import Piece
 from wior.experiments.experiment import Findings, Options
-from wior.folders import Arrays
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
-from wior.progress import Report
+from wior.running.progress import Report
+from wior.saving.checkpoint import Checkpoint
+from wior.saving.folders import Arrays
 from wior.tasks.quadratic import Quadratic, QuadraticWithWaves, quadratic, quadratic_with_waves, with_shared_hessians
 
 TITLE = "Rates in the step size and in ε"

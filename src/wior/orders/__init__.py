@@ -6,7 +6,7 @@ from wior.orders.flip_flop import FlipFlop
 from wior.orders.herding import Herding
 from wior.orders.incremental import Incremental
 from wior.orders.independent import Independent
-from wior.orders.order import Order
+from wior.orders.order import AdaptiveOrder, Order, PermutationOrder, next_line
 from wior.orders.random_reshuffling import RandomReshuffling
 from wior.orders.shuffle_once import ShuffleOnce
 
@@ -41,12 +41,15 @@ def named(argument: str, value: Any) -> Order:
 
 __all__ = [
     "BY_NAME",
+    "AdaptiveOrder",
     "FlipFlop",
     "Herding",
     "Incremental",
     "Independent",
     "Order",
+    "PermutationOrder",
     "RandomReshuffling",
     "ShuffleOnce",
     "named",
+    "next_line",
 ]

@@ -16,5 +16,5 @@ from wior.orders.order import PermutationOrder
 class FlipFlop(PermutationOrder):
     """Passes in pairs: a fresh random permutation, then its reverse."""
 
-    def source(self, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def permutation(self, number: jax.Array) -> tuple[jax.Array, jax.Array]:
         return number // 2, number % 2 == 1

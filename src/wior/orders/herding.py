@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from wior import tree
-from wior.orders.order import Order
+from wior.orders.order import AdaptiveOrder, next_line
 from wior.orders.random_reshuffling import RandomReshuffling
 
 
@@ -46,7 +45,7 @@ class Memory(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Herding(Order):
+class Herding(AdaptiveOrder):
     """Sorts each pass by balancing the vectors that the pass before it saw.
 
     `balance` is "pair" (no stale mean, the default) or "mean". Memory: one integer for each example and two or three vectors of
@@ -58,12 +57,6 @@ class Herding(Order):
     def __post_init__(self) -> None:
         if self.balance not in ("pair", "mean"):
             raise ValueError(f'balance must be "pair" or "mean", got {self.balance!r}')
-
-    def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
-        raise TypeError(
-            "Herding sorts each pass by the derivatives that the pass before it saw, so its examples do not follow from a "
-            "position; another order of wior.orders is needed"
-        )
 
     def start(self, key: jax.Array, n: int, chunk: int, batch: int, width: int, dtype: Any) -> Memory:
         """The memory before the first step: a random permutation, nothing observed."""
@@ -88,9 +81,7 @@ class Herding(Order):
         place = tail + jnp.arange(n)
         signs = jnp.where(place < taken, memory.signs[jnp.minimum(place // batch, len(memory.signs) - 1)], 0)
         sorted_pass = by_sign(lax.dynamic_slice(memory.line, (tail,), (n,)), signs)
-        left = lax.dynamic_slice(memory.line, (taken,), (chunk,))
-        line = lax.dynamic_update_slice(memory.line, left, (0,))
-        line = lax.dynamic_update_slice(line, sorted_pass, (tail + n - taken,))
+        line = next_line(memory.line, sorted_pass, tail, taken, chunk)
         return Memory(line, jnp.zeros_like(memory.signs), self._next_pass(memory.balance, taken // batch))
 
     def reorder(self, order: jax.Array, vectors: jax.Array, used: jax.Array, count: jax.Array, batch: int) -> jax.Array:
@@ -167,12 +158,6 @@ def by_sign(examples: jax.Array, signs: jax.Array, count: jax.Array | int | None
     rank = lambda chosen: jnp.cumsum(chosen) - 1
     place = jnp.where(plus, rank(plus), jnp.where(minus, count - 1 - rank(minus), jnp.sum(plus) + rank(middle)))
     return jnp.zeros_like(examples).at[jnp.where(inside, place, jnp.arange(n))].set(examples)
-
-
-def flat_vectors(vectors: Any, leading: int) -> jax.Array:
-    """A tree of observed derivatives as one array of vectors: the first `leading` axes, then the width."""
-    leaves = [leaf.reshape((*leaf.shape[:leading], -1)) for leaf in jax.tree.leaves(vectors)]
-    return jnp.concatenate(leaves, -1) if leaves else jnp.zeros((1,) * leading + (0,))
 
 
 def _against(vector: jax.Array, signed_sum: jax.Array) -> jax.Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class Order:
 class PermutationOrder(Order):
     """An order in which every pass is a permutation, forwards or backwards, named by a number."""
 
-    def source(self, number: jax.Array) -> tuple[jax.Array, jax.Array | bool]:
+    def permutation(self, number: jax.Array) -> tuple[jax.Array, jax.Array | bool]:
         """Which permutation pass `number` uses, and whether it is read backwards."""
         raise NotImplementedError
 
@@ -96,8 +96,8 @@ class PermutationOrder(Order):
         return bijection.permuted(network, jnp.where(backwards, jnp.uint32(n - 1) - place, place), n)
 
     def one_pass(self, key: jax.Array, number: jax.Array, n: int, count: jax.Array | None = None) -> jax.Array:
-        source, backwards = self.source(number)
-        own = jax.random.fold_in(key, source)
+        which, backwards = self.permutation(number)
+        own = jax.random.fold_in(key, which)
         if count is None and n >= bijection.EXACT_BELOW:
             place = jnp.arange(n)
             return bijection.permuted(bijection.keyed(own, n), jnp.where(backwards, n - 1 - place, place), n)
@@ -105,14 +105,66 @@ class PermutationOrder(Order):
         return jnp.where(backwards, reverse(forwards, n if count is None else count), forwards)
 
     def stretch(self, key: jax.Array, number: np.uint32, offset: int, length: int, n: int) -> np.ndarray:
-        source, backwards = self.source(jnp.asarray(number))
+        which, backwards = self.permutation(jnp.asarray(number))
         places = np.arange(offset, offset + length, dtype=np.uint64)
-        network = wide.keyed(jax.random.fold_in(key, source), n)
+        network = wide.keyed(jax.random.fold_in(key, which), n)
         return wide.permuted(network, np.uint64(n - 1) - places if backwards else places)
 
     def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array]:
-        source, backwards = self.source(number)
-        return bijection.keyed(jax.random.fold_in(key, source), n), jnp.asarray(backwards)
+        which, backwards = self.permutation(number)
+        return bijection.keyed(jax.random.fold_in(key, which), n), jnp.asarray(backwards)
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveOrder(Order):
+    """An order that learns: each pass is sorted by the derivatives that the pass before it saw.
+
+    The examples of a pass stand in a line, of which each step takes the next ones. `memory` is a tree of the order's own with a field
+    `line`. When too few examples are left for a step, `rebuild` sorts the next pass and puts it behind them.
+
+    An order of your own inherits from this class and gives `start`, `observe` and `rebuild`; for the inner sets of conditional
+    problems also `reorder`.
+    """
+
+    def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
+        raise TypeError(
+            f"{type(self).__name__} sorts each pass by the derivatives that the pass before it saw, so its examples do not follow from a "
+            "position; another order of wior.orders is needed"
+        )
+
+    def start(self, key: jax.Array, n: int, chunk: int, batch: int, width: int, dtype: Any) -> Any:
+        """The memory before the first step, with `line`: a pass over n examples, then room for 2 `chunk` more.
+
+        A step takes `chunk` examples, in batches of `batch`; `width` and `dtype` are those of the vectors that will be observed.
+        """
+        raise NotImplementedError
+
+    def observe(self, memory: Any, batch_number: jax.Array, vector: jax.Array) -> Any:
+        """The memory after the vector of batch `batch_number` of the line was seen."""
+        raise NotImplementedError
+
+    def rebuild(self, memory: Any, tail: jax.Array, taken: jax.Array, n: int, chunk: int, batch: int) -> Any:
+        """The memory with the next pass behind what is left of the line.
+
+        The line held `tail` examples of an older pass, then n; `taken` of them are gone. `next_line` puts a sorted pass in its place.
+        """
+        raise NotImplementedError
+
+    def reorder(self, order: jax.Array, vectors: jax.Array, used: jax.Array, count: jax.Array, batch: int) -> jax.Array:
+        """The next order of one small inner set after a visit: `vectors` of its batches, of which the last pass sorts.
+
+        The visit read `order` (its first `count` entries) again and again, `used` positions in all.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method `reorder`, which the inner sets of conditional problems need"
+        )
+
+
+def next_line(line: jax.Array, sorted_pass: jax.Array, tail: jax.Array, taken: jax.Array, chunk: int) -> jax.Array:
+    """A line with what is left of it in front, then a sorted pass."""
+    left = jax.lax.dynamic_slice(line, (taken,), (chunk,))
+    moved = jax.lax.dynamic_update_slice(line, left, (0,))
+    return jax.lax.dynamic_update_slice(moved, sorted_pass, (tail + len(sorted_pass) - taken,))
 
 
 def reverse(forwards: jax.Array, count: jax.Array | int) -> jax.Array:

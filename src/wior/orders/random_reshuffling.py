@@ -13,5 +13,5 @@ from wior.orders.order import PermutationOrder
 class RandomReshuffling(PermutationOrder):
     """A fresh random permutation for every pass over the data."""
 
-    def source(self, number: jax.Array) -> tuple[jax.Array, bool]:
+    def permutation(self, number: jax.Array) -> tuple[jax.Array, bool]:
         return number, False

@@ -14,5 +14,5 @@ from wior.orders.order import PermutationOrder
 class ShuffleOnce(PermutationOrder):
     """One random permutation, used again in every pass over the data."""
 
-    def source(self, number: jax.Array) -> tuple[jax.Array, bool]:
+    def permutation(self, number: jax.Array) -> tuple[jax.Array, bool]:
         return jnp.zeros_like(number), False

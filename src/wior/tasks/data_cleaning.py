@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior.per_example import PerExample
 from wior.problems import Bilevel
+from wior.problems.per_example import PerExample
 from wior.tasks.networks import Layer, label_losses, mlp, mlp_init
 from wior.tasks.task import state_type
 

@@ -1,0 +1,1 @@
+"""A run on many devices and many hosts."""

@@ -1,0 +1,1 @@
+"""Instruments: what a problem, a method or an order is, measured."""

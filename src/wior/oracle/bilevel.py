@@ -1,0 +1,118 @@
+"""The derivatives of bilevel problems. Each states its cost in backward passes and counts itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from wior.oracle.counting import count
+from wior.problems import Batch
+from wior.problems.per_example import at_rows, without_rows
+
+Tree = Any
+
+
+class InnerDerivatives(NamedTuple):
+    """∇_y g at a point, and the products that its graph still gives."""
+
+    gradient: Tree
+    products: Callable[[Tree], tuple[Tree, Tree]]  # u ↦ (∇²_xy g u, ∇²_yy g u), one pass
+
+
+class Curvature(NamedTuple):
+    """The derivatives of g at a point that one graph gives: what is called is counted."""
+
+    gradient: Callable[[], Tree]  # ∇_y g, no further pass
+    hessian: Callable[[Tree], Tree]  # u ↦ ∇²_yy g u
+    jacobian: Callable[[Tree], Tree]  # u ↦ ∇²_xy g u
+    both: Callable[[Tree], tuple[Tree, Tree]]  # u ↦ (∇²_xy g u, ∇²_yy g u), one pass
+
+
+def outer_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, Tree]:
+    """(∇_x f, ∇_y f) on one batch; `None` where x has `PerExample` rows. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.outer, (0, 1))(without_rows(x), y, xi.data)
+
+
+def outer_gradient_x(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_x f on one batch. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.outer, 0)(without_rows(x), y, xi.data)
+
+
+def outer_gradient_y(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_y f on one batch. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.outer, 1)(without_rows(x), y, xi.data)
+
+
+def inner_gradients(problem: Any, x: Tree, y: Tree, zeta: Batch) -> tuple[Tree, Tree]:
+    """(∇_x g, ∇_y g) on one batch, the first at the batch's rows where x has `PerExample` rows. One pass."""
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, (0, 1))(at_rows(x, zeta.examples), y, zeta.data)
+
+
+def inner_gradient_x(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
+    """∇_x g on one batch, at the batch's rows where x has `PerExample` rows. One pass."""
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, 0)(at_rows(x, zeta.examples), y, zeta.data)
+
+
+def inner_gradient(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Tree:
+    """∇_y g on one batch. One pass."""
+    count(1, len(zeta.examples), "inner_gradients")
+    return jax.grad(problem.inner, 1)(at_rows(x, zeta.examples), y, zeta.data)
+
+
+def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDerivatives:
+    """∇_y g on one batch, one pass; and both products with a vector in one more, on the same graph."""
+    count(1, len(zeta.examples), "inner_gradients")
+    gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)
+    g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.examples), y)
+
+    def products(u: Tree) -> tuple[Tree, Tree]:
+        count(1, len(zeta.examples), "jacobian_products", "hessian_products")
+        return pullback(u)
+
+    return InnerDerivatives(g_y, products)
+
+
+def inner_curvature(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Curvature:
+    """∇_y g and ∇²g on one batch, the latter as products. One pass for the graph, and one for each product."""
+    examples = len(zeta.examples)
+    count(1, 0)
+    gradient = lambda point, y: jax.grad(problem.inner, 1)(point, y, zeta.data)
+    g_y, pullback = jax.vjp(gradient, at_rows(x, zeta.examples), y)
+
+    def value() -> Tree:
+        count(0, examples, "inner_gradients")
+        return g_y
+
+    def hessian(u: Tree) -> Tree:
+        count(1, examples, "hessian_products")
+        return pullback(u)[1]
+
+    def jacobian(u: Tree) -> Tree:
+        count(1, examples, "jacobian_products")
+        return pullback(u)[0]
+
+    def both(u: Tree) -> tuple[Tree, Tree]:
+        count(1, examples, "jacobian_products", "hessian_products")
+        return pullback(u)
+
+    return Curvature(value, hessian, jacobian, both)
+
+
+def hessian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
+    """∇²_yy g u on one batch. Two passes: the gradient and the product through it."""
+    count(2, len(zeta.examples), "hessian_products")
+    point = at_rows(x, zeta.examples)
+    return jax.vjp(lambda y: jax.grad(problem.inner, 1)(point, y, zeta.data), y)[1](u)[0]
+
+
+def jacobian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
+    """∇²_xy g u on one batch, at the batch's rows where x has `PerExample` rows. Two passes."""
+    count(2, len(zeta.examples), "jacobian_products")
+    return jax.vjp(lambda point: jax.grad(problem.inner, 1)(point, y, zeta.data), at_rows(x, zeta.examples))[1](u)[0]

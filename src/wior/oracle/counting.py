@@ -1,0 +1,172 @@
+"""The counting of derivatives: gradients and products in examples (the paper's Gc(f), Gc(g), JV, HV), passes as passes.
+
+Counting happens while a step is traced. A count that is known then is a Python integer and costs nothing at run time; one that depends on
+the data (ragged inner sets, say) is carried through the loop. `scan`, `repeat`, `cond` and `vmap` below are jax's, and multiply
+what their bodies count, or count the side that was taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+CALLS = ("outer_gradients", "inner_gradients", "jacobian_products", "hessian_products", "backward_passes")
+
+
+class Tally:
+    """What was called while this tally was open: integers known when tracing, and numbers known only when running."""
+
+    def __init__(self) -> None:
+        self.known = dict.fromkeys(CALLS, 0)
+        self.traced: dict[str, jax.Array] = {}
+
+    def add(self, name: str, number: Any) -> None:
+        if isinstance(number, int):
+            self.known[name] += number
+        else:
+            self.traced[name] = self.traced.get(name, _zero()) + number.astype(jnp.uint32)
+
+    def running(self) -> dict[str, jax.Array]:
+        """The traced part with an entry for every name, to be carried through a loop."""
+        return {name: self.traced.get(name, _zero()) for name in CALLS}
+
+    def everything(self) -> dict[str, jax.Array]:
+        """Both parts together, as numbers to be carried out of a loop or a branch."""
+        return {name: number + jnp.uint32(self.known[name]) for name, number in self.running().items()}
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.tallies: list[Tally] = []
+
+
+_open = _Open()
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Tally]:
+    """Collects the calls made inside into a `Tally`."""
+    tally = Tally()
+    _open.tallies.append(tally)
+    try:
+        yield tally
+    finally:
+        _open.tallies.pop()
+
+
+def count(passes: int, examples: Any, *names: str) -> None:
+    if _open.tallies:
+        _open.tallies[-1].add("backward_passes", passes)
+        for name in names:
+            _open.tallies[-1].add(name, examples)
+
+
+def shapes(function: Callable[..., Any], *args: Any) -> Any:
+    """`jax.eval_shape`, whose calls are nobody's."""
+    with counting():
+        return jax.eval_shape(function, *args)
+
+
+def no_calls() -> dict[str, jax.Array]:
+    """Counters at zero, for a loop that carries them."""
+    return Tally().running()
+
+
+def add_calls(running: dict[str, jax.Array]) -> None:
+    """Counts what a loop carried out."""
+    _add(dict.fromkeys(CALLS, 0), running)
+
+
+def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tuple[Any, Any]:
+    """`lax.scan` whose body's calls are counted once for each iteration."""
+    length = jax.tree.leaves(xs)[0].shape[0]
+    known: dict[str, int] = {}
+
+    def counted(carry: Any, x: Any) -> tuple[Any, Any]:
+        inside, running = carry
+        with counting() as tally:
+            inside, out = body(inside, x)
+        known.update(tally.known)
+        running = {
+            name: running[name] + tally.traced[name] if name in tally.traced else running[name] for name in CALLS
+        }
+        return (inside, running), out
+
+    (final, running), outs = lax.scan(counted, (init, Tally().running()), xs)
+    _add({name: number * length for name, number in known.items()}, running)
+    return final, outs
+
+
+def repeat(times: jax.Array, body: Callable[[jax.Array, Any], Any], init: Any) -> Any:
+    """`body(i, carry)` for i = 0 … times − 1, a number known only when running; each turn's calls are counted."""
+
+    def counted(i: jax.Array, carry: Any) -> Any:
+        inside, running = carry
+        with counting() as tally:
+            inside = body(i, inside)
+        return inside, jax.tree.map(jnp.add, running, tally.everything())
+
+    final, running = lax.fori_loop(jnp.int32(0), times.astype(jnp.int32), counted, (init, no_calls()))
+    add_calls(running)
+    return final
+
+
+def cond(condition: jax.Array, chosen: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """`lax.cond` whose calls are those of the side that was taken."""
+
+    def counted(side: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*operands: Any) -> Any:
+            with counting() as tally:
+                out = side(*operands)
+            return out, tally.everything()
+
+        return run
+
+    out, running = lax.cond(condition, counted(chosen), counted(otherwise), *operands)
+    add_calls(running)
+    return out
+
+
+def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`jax.vmap` over the first axis of every argument, whose calls are counted once for each row."""
+
+    def mapped(*args: Any) -> Any:
+        rows = jax.tree.leaves(args)[0].shape[0]
+        known: dict[str, int] = {}
+
+        def one(*row: Any) -> Any:
+            with counting() as tally:
+                out = function(*row)
+            known.update(tally.known)
+            return out, tally.running()
+
+        out, running = jax.vmap(one)(*args)
+        # one batched program is one pass, however many rows it has
+        passes = known.pop("backward_passes")
+        _add(
+            {name: number * rows for name, number in known.items()} | {"backward_passes": passes},
+            {
+                name: jnp.max(number) if name == "backward_passes" else jnp.sum(number)
+                for name, number in running.items()
+            },
+        )
+        return out
+
+    return mapped
+
+
+def _add(known: dict[str, int], running: dict[str, jax.Array]) -> None:
+    if _open.tallies:
+        for name in CALLS:
+            _open.tallies[-1].add(name, known[name])
+            _open.tallies[-1].add(name, running[name])
+
+
+def _zero() -> jax.Array:
+    return jnp.zeros((), jnp.uint32)

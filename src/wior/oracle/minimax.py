@@ -1,0 +1,31 @@
+"""The derivatives of minimax problems. Each states its cost in backward passes and counts itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from wior.oracle.counting import count
+from wior.problems import Batch
+from wior.problems.per_example import at_rows
+
+Tree = Any
+
+
+def minimax_gradients(problem: Any, x: Tree, y: Tree, xi: Batch) -> tuple[Tree, Tree]:
+    """(∇_x f, ∇_y f) of a minimax objective on one batch. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, (0, 1))(at_rows(x, xi.examples), y, xi.data)
+
+
+def minimax_gradient_x(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_x f of a minimax objective on one batch, at its rows where x has `PerExample` rows. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, 0)(at_rows(x, xi.examples), y, xi.data)
+
+
+def minimax_gradient_y(problem: Any, x: Tree, y: Tree, xi: Batch) -> Tree:
+    """∇_y f of a minimax objective on one batch. One pass."""
+    count(1, len(xi.examples), "outer_gradients")
+    return jax.grad(problem.objective, 1)(at_rows(x, xi.examples), y, xi.data)

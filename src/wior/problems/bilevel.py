@@ -1,0 +1,88 @@
+"""Bilevel problems: one inner problem, whose solution the outer loss reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from wior import checks
+from wior.problems.per_example import PerExample, at_rows, has_rows, is_per_example, without_rows
+from wior.problems.problem import Batch, Batches, Calls, Problem, batch_of, check_rows_fit, check_scalars, shapes_of
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bilevel(Problem):
+    """min over x of mean f(x, y_x; ξ) where y_x minimises mean g(x, y; ζ) over y.
+
+    `outer(x, y, batch)` is f, `inner(x, y, batch)` is g, strongly convex in y; both return the mean over the rows of
+    the batch. `outer_data` and `inner_data` are trees of arrays with one row for each example.
+    """
+
+    outer: Callable[[Tree, Tree, Tree], jax.Array]
+    inner: Callable[[Tree, Tree, Tree], jax.Array]
+    outer_data: Tree
+    inner_data: Tree
+
+    name = "bilevel"
+    _losses = ("outer", "inner")
+    _arguments = {"outer": ("x", "y", "batch"), "inner": ("x", "y", "batch")}
+    _data = ("outer_data", "inner_data")
+    _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
+
+    def __post_init__(self) -> None:
+        self._stream()
+        self.sizes()
+        self._prepare()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "outer": checks.rows("outer_data", self.outer_data),
+            "inner": checks.rows("inner_data", self.inner_data),
+        }
+
+    def outer_batch(self, index: jax.Array) -> Batch:
+        return batch_of(self.outer_data, index)
+
+    def inner_batch(self, index: jax.Array) -> Batch:
+        return batch_of(self.inner_data, index)
+
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = shapes_of(self, batches, "outer_batch", "inner_batch")
+        return {
+            "outer": (lambda x, y, b: self.outer(without_rows(x), y, b.data), (x, y, xi)),
+            "inner": (lambda x, y, b: self.inner(at_rows(x, b.examples), y, b.data), (x, y, zeta)),
+        }
+
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        check_rows_fit(x, y, self.sizes()["inner"])
+        _check_outer_ignores_rows(self.outer, x, y, *shapes_of(self, batches, "outer_batch"))
+        check_scalars(self.loss_calls(x, y, batches))
+
+
+def _check_outer_ignores_rows(outer: Callable[..., Any], x: Tree, y: Tree, xi: Batch) -> None:
+    if not has_rows(x):
+        return
+    try:
+        jax.eval_shape(lambda x, y, b: outer(without_rows(x), y, b.data), x, y, xi)
+    except (TypeError, AttributeError, ValueError) as error:
+        dense = jax.tree.map(
+            lambda leaf: PerExample(leaf.rows[:2]) if is_per_example(leaf) else leaf, x, is_leaf=is_per_example
+        )
+        try:
+            jax.eval_shape(lambda x, y, b: outer(at_rows(x, b.examples), y, b.data), dense, y, xi)
+        except Exception:  # noqa: BLE001 - it fails with rows as well, so the rows are not the reason
+            raise error from None
+        names = [
+            checks.path_name("x0", path)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example)
+            if is_per_example(leaf)
+        ]
+        raise TypeError(
+            f"outer uses the PerExample leaf {', '.join(names)}, which belongs to the inner examples: the outer loss receives None there. "
+            f"Let only inner depend on it ({type(error).__name__}: {error})"
+        ) from error

@@ -1,0 +1,94 @@
+"""Compositional problems: a loss of a mean of maps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from wior import checks, tree
+from wior.problems.bilevel import Bilevel
+from wior.problems.per_example import at_rows
+from wior.problems.problem import (
+    Batch,
+    Batches,
+    Calls,
+    Problem,
+    batch_of,
+    check_map_and_scalar,
+    check_rows_fit,
+    shapes_of,
+)
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Compositional(Problem):
+    """min over x of mean f(r(x); ξ) with r(x) = mean r(x; ζ).
+
+    `outer(y, batch)` is f, `inner(x, batch)` returns the mean of r over the rows of the batch, a tree like y.
+    """
+
+    outer: Callable[[Tree, Tree], jax.Array]
+    inner: Callable[[Tree, Tree], Tree]
+    outer_data: Tree
+    inner_data: Tree
+
+    name = "compositional"
+    special_case_of = Bilevel
+    _losses = ("outer", "inner")
+    _arguments = {"outer": ("y", "batch"), "inner": ("x", "batch")}
+    _data = ("outer_data", "inner_data")
+    _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
+
+    def __post_init__(self) -> None:
+        self._stream()
+        self.sizes()
+        self._prepare()
+
+    def sizes(self) -> dict[str, int]:
+        return {
+            "outer": checks.rows("outer_data", self.outer_data),
+            "inner": checks.rows("inner_data", self.inner_data),
+        }
+
+    def outer_batch(self, index: jax.Array) -> Batch:
+        return batch_of(self.outer_data, index)
+
+    def inner_batch(self, index: jax.Array) -> Batch:
+        return batch_of(self.inner_data, index)
+
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = shapes_of(self, batches, "outer_batch", "inner_batch")
+        return {
+            "outer": (lambda y, b: self.outer(y, b.data), (y, xi)),
+            "inner": (lambda x, b: self.inner(at_rows(x, b.examples), b.data), (x, zeta)),
+        }
+
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        check_rows_fit(x, y, self.sizes()["inner"])
+        check_map_and_scalar(self.loss_calls(x, y, batches), y)
+
+    def restated(self) -> Bilevel:
+        """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
+        return Bilevel(OfY(self.outer), SquaredDistance(self.inner), self.outer_data, self.inner_data)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfY:
+    outer: Callable[..., jax.Array]
+
+    def __call__(self, x: Tree, y: Tree, batch: Tree) -> jax.Array:
+        return self.outer(y, batch)
+
+
+@dataclasses.dataclass(frozen=True)
+class SquaredDistance:
+    inner: Callable[..., Tree]
+
+    def __call__(self, x: Tree, y: Tree, batch: Tree) -> jax.Array:
+        apart = tree.sub(y, self.inner(x, batch))
+        return 0.5 * tree.vdot(apart, apart)

@@ -1,0 +1,70 @@
+"""Conditional compositional problems: a mean of maps for each outer example."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from wior.problems.compositional import OfY, SquaredDistance
+from wior.problems.conditional_bilevel import ConditionalBilevel
+from wior.problems.inner_sets import (
+    InnerSet,
+    check_conditional,
+    check_no_rows,
+    conditional_sizes,
+    inner_sets_of,
+    one_visit,
+)
+from wior.problems.problem import Batch, Batches, Calls, Problem, batch_of, check_map_and_scalar
+
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ConditionalCompositional(Problem):
+    """min over x of mean f(r_i(x); ξ_i) with r_i(x) the mean of r(x; ζ) over the inner data set of ξ_i."""
+
+    outer: Callable[[Tree, Tree], jax.Array]
+    inner: Callable[[Tree, Tree], Tree]
+    outer_data: Tree
+    inner_data: Tree
+    counts: Any = None
+
+    name = "conditional-compositional"
+    conditional = True
+    special_case_of = ConditionalBilevel
+    _losses = ("outer", "inner")
+    _arguments = {"outer": ("y", "batch"), "inner": ("x", "batch")}
+    _data = ("outer_data", "inner_data", "counts")
+    _read_by = {"outer": ("outer_data", "inner_data")}
+
+    def __post_init__(self) -> None:
+        self._stream()
+        check_conditional(self)
+        self._prepare()
+
+    def sizes(self) -> dict[str, int]:
+        return conditional_sizes(self.outer_data, self.inner_data)
+
+    def outer_batch(self, index: jax.Array) -> Batch:
+        return batch_of(self.outer_data, index)
+
+    def inner_sets(self, index: jax.Array) -> InnerSet:
+        return inner_sets_of(self, index)
+
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        xi, zeta = one_visit(self, batches)
+        return {"outer": (self.outer, (y, xi)), "inner": (self.inner, (x, zeta))}
+
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        check_no_rows(x, y)
+        check_map_and_scalar(self.loss_calls(x, y, batches), y)
+
+    def restated(self) -> ConditionalBilevel:
+        """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
+        return ConditionalBilevel(
+            OfY(self.outer), SquaredDistance(self.inner), self.outer_data, self.inner_data, self.counts
+        )

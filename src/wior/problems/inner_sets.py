@@ -1,0 +1,118 @@
+"""The inner data sets of conditional problems, one for each outer example, which may be ragged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from wior import checks
+from wior.problems.per_example import has_rows, take
+from wior.problems.problem import Batches, batch_of, shapes_of
+from wior.streaming import sources
+from wior.streaming.gathered import Gathered
+
+Tree = Any
+
+
+class InnerSet(NamedTuple):
+    """The inner data sets of some outer examples: leaves (B, n_max, ...), and their true lengths (B,) or `None`."""
+
+    rows: Tree
+    counts: jax.Array | None
+
+
+def weighted_mean(per_row: Callable[..., Any], weights: jax.Array | None, *rows: Tree) -> Any:
+    """The mean of `per_row` over rows: one call on the batch, or row by row with the given weights where some are padding."""
+    if weights is None:
+        return per_row(*rows)
+    each = jax.vmap(lambda *one: per_row(*jax.tree.map(lambda a: a[None], one)))(*rows)
+    total = jnp.maximum(jnp.sum(weights), 1)
+
+    def average(values: jax.Array) -> jax.Array:
+        spread = weights.reshape(weights.shape + (1,) * (values.ndim - 1)).astype(values.dtype)
+        return jnp.sum(spread * values, 0) / total.astype(values.dtype)
+
+    return jax.tree.map(average, each)
+
+
+def inner_sets_of(problem: Any, index: jax.Array) -> InnerSet:
+    rows, examples = batch_of(problem.inner_data, index)
+    if problem.counts is None:
+        return InnerSet(rows, None)
+    counts = take(problem.counts, examples)
+
+    def repeat_first(leaf: jax.Array) -> jax.Array:
+        # padding may hold anything, NaN included, and a weight of zero does not stop that in a derivative
+        real = jnp.arange(leaf.shape[1]) < counts[:, None]
+        return jnp.where(real.reshape(real.shape + (1,) * (leaf.ndim - 2)), leaf, leaf[:, :1])
+
+    return InnerSet(jax.tree.map(repeat_first, rows), counts)
+
+
+def conditional_sizes(outer_data: Tree, inner_data: Tree) -> dict[str, int]:
+    rows = inner_data.rows if isinstance(inner_data, Gathered) else sources.shapes(inner_data)
+    first = jax.tree.leaves(rows)[0]
+    return {"outer": checks.rows("outer_data", outer_data), "inner": jnp.shape(first)[1]}
+
+
+def check_conditional(problem: Any) -> None:
+    m = checks.rows("outer_data", problem.outer_data)
+    if checks.rows("inner_data", problem.inner_data) != m:
+        raise ValueError(
+            f"inner_data must have one inner data set for each of the {m} rows of outer_data; "
+            f"its first axis has length {checks.rows('inner_data', problem.inner_data)}"
+        )
+    shapes = sources.shapes(problem.inner_data)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        if jnp.ndim(leaf) < 2:
+            raise ValueError(
+                f"{checks.path_name('inner_data', path)} has shape {jnp.shape(leaf)}; it must be (outer examples, inner examples, ...)"
+            )
+    # counted as rows of a data set of their own, so that a disagreement reads like every other one
+    n_max = checks.rows(
+        "inner_data (second axis)",
+        jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a)[1:], jnp.float32), shapes),
+    )
+    if problem.counts is None:
+        return
+    counts = np.asarray(problem.counts)
+    if not np.issubdtype(counts.dtype, np.integer):
+        raise TypeError(f"counts must be integers, got dtype {counts.dtype}")
+    if counts.shape != (m,):
+        raise ValueError(f"counts must have shape ({m},), one for each outer example, got shape {counts.shape}")
+    wrong = np.flatnonzero((counts < 1) | (counts > n_max))
+    if wrong.size:
+        raise ValueError(
+            f"counts must lie between 1 and {n_max}, the second axis of inner_data; counts[{wrong[0]}] is {counts[wrong[0]]}"
+        )
+
+
+def one_visit(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
+    """The shapes of one outer example, as a batch, and of an inner batch of its visit; of its whole set where sizes are not known."""
+    xi, sets = shapes_of(problem, batches, "outer_batch", "inner_sets")
+    one_set = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), sets.rows)
+    return first_axis(xi.data, 1), one_set if batches is None else first_axis(one_set, batches[1])
+
+
+def all_visits(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
+    """The shapes of what is represented together: the outer examples of a step, and all rows of their inner sets."""
+    if batches is None:
+        return one_visit(problem, None)
+    xi, sets = shapes_of(problem, batches, "outer_batch", "inner_sets")
+    rows = jax.tree.map(lambda a: jax.ShapeDtypeStruct((a.shape[0] * a.shape[1], *a.shape[2:]), a.dtype), sets.rows)
+    return xi.data, rows
+
+
+def first_axis(shapes: Tree, length: int) -> Tree:
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct((length, *a.shape[1:]), a.dtype), shapes)
+
+
+def check_no_rows(x: Tree, y: Tree) -> None:
+    if has_rows(x) or has_rows(y):
+        raise TypeError(
+            "PerExample leaves belong to problems with one inner data set; a conditional problem has one for each outer example"
+        )

@@ -1,0 +1,180 @@
+"""What a problem is: plain functions over trees, and the data they are averaged over.
+
+A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are its
+data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
+
+Data that do not fit, or should not, stay on the host (`streaming`): then all data that one index reads do, and a problem inside a
+compiled block has the rows of some steps in their place.
+
+Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss that is
+itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are arguments too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from wior import checks
+from wior.problems.per_example import has_rows, is_per_example, take
+from wior.streaming import sources
+from wior.streaming.gathered import Gathered, is_streamed, no_rows
+
+Tree = Any
+Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # losses by name, and arguments to call them with
+Batches = tuple[int, int] | None  # the rows of an outer and of an inner batch; None where they are not known
+LARGEST = 2**31 - 1  # the largest number of a row on the device
+
+
+class Batch(NamedTuple):
+    """Rows of a data set, and where they stand in it."""
+
+    data: Tree
+    examples: jax.Array
+
+
+class Problem:
+    """What all problems share: the losses are the fixed part of the tree, the data its leaves."""
+
+    name: ClassVar[str]  # on the command line
+    conditional: ClassVar[bool] = False  # whether every outer example has an inner data set of its own
+    special_case_of: ClassVar[type[Problem] | None] = None  # the more general class that `restated` gives
+
+    _losses: ClassVar[tuple[str, ...]]
+    _data: ClassVar[tuple[str, ...]]
+    _arguments: ClassVar[dict[str, tuple[str, ...]]] = {}  # what each loss is called with
+    _read_by: ClassVar[dict[str, tuple[str, ...]]] = {}  # the data that an index of each level reads
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
+
+    def _flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        data = tuple(getattr(self, name) for name in self._data)
+        losses = tuple(getattr(self, name) for name in self._losses)
+        # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
+        return (*data, *(loss if _holds_arrays(loss) else None for loss in losses)), tuple(
+            None if _holds_arrays(loss) else loss for loss in losses
+        )
+
+    @classmethod
+    def _unflatten(cls, functions: tuple[Any, ...], leaves: tuple[Any, ...]) -> Self:
+        new = object.__new__(cls)
+        data, trees = leaves[: len(cls._data)], leaves[len(cls._data) :]
+        losses = (tree if function is None else function for function, tree in zip(functions, trees, strict=True))
+        for name, value in (*zip(cls._losses, losses, strict=True), *zip(cls._data, data, strict=True)):
+            object.__setattr__(new, name, value)
+        return new
+
+    def _stream(self) -> None:
+        """Makes sources of all data of a level that has one; a resident leaf beside it is read with it."""
+        for names in self._read_by.values():
+            for name in names:
+                checks.readable(name, getattr(self, name))
+            if any(sources.any_source(getattr(self, name)) for name in names):
+                for name in names:
+                    object.__setattr__(self, name, sources.streamed(name, getattr(self, name)))
+
+    def _prepare(self) -> None:
+        """Checks the losses and puts the data on the device; the classes' `__post_init__`."""
+        for name in self._losses:
+            if getattr(self, name) is not None or name in ("outer", "inner", "objective"):
+                checks.function(name, getattr(self, name))
+                checks.arity(name, getattr(self, name), self._arguments[name])
+        for name in self._data:
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
+
+    def sizes(self) -> dict[str, int]:
+        """The number of examples at each level that an order runs over."""
+        raise NotImplementedError
+
+    def streamed(self) -> dict[str, dict[str, Tree]]:
+        """The data that stay on the host, by level and name; empty where all are on the device."""
+        return {
+            level: {name: getattr(self, name) for name in names}
+            for level, names in self._read_by.items()
+            if is_streamed([getattr(self, name) for name in names])
+        }
+
+    def demand_resident(self, user: str) -> None:
+        """For what reads all data on the device."""
+        if self.streamed():
+            raise ValueError(
+                f"the {' and '.join(self.streamed())} data are streamed, and {user} reads all of them on the device; give arrays that fit on it"
+            )
+
+    def with_rows(self, gathered: dict[str, Gathered]) -> Self:
+        """This problem with gathered rows in place of streamed data, by name."""
+        new = self._unflatten(*reversed(self._flatten()))
+        for name, rows in gathered.items():
+            object.__setattr__(new, name, rows)
+        return new
+
+    def without_sources(self) -> Self:
+        """This problem with one row of zeros in place of streamed data: what shapes and types are taken from."""
+        names = {name: data for level in self.streamed().values() for name, data in level.items()}
+        return self.with_rows({name: no_rows(data) for name, data in names.items()}) if names else self
+
+    def restated(self) -> Problem:
+        """The same problem as one of the class that this one is a special case of."""
+        raise NotImplementedError
+
+    def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
+        """Each loss as a step calls it, and arguments to call it with, as shapes where they come from the data.
+
+        Batches have as many rows as a step with these batch sizes gives to the losses, two where `batches` is None.
+        """
+        raise NotImplementedError
+
+    def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
+        """Traces the losses on the shapes of such batches and says what is wrong with them or with x and y."""
+        raise NotImplementedError
+
+
+def batch_of(data: Tree, index: jax.Array) -> Batch:
+    if isinstance(data, Gathered):
+        return Batch(batch_of(data.rows, index).data, take(data.examples, index))
+    return Batch(jax.tree.map(lambda rows: take(rows, index), data), index)
+
+
+def shapes_of(problem: Any, batches: Batches, *draws: str) -> tuple[Any, ...]:
+    problem, (outer, inner) = problem.without_sources(), batches or (2, 2)
+    # the inner sets of conditional problems are drawn with their outer examples
+    sizes = {"outer_batch": outer, "inner_batch": inner, "inner_sets": outer}
+    return tuple(
+        jax.eval_shape(getattr(problem, draw), jax.ShapeDtypeStruct((sizes[draw],), jnp.int32)) for draw in draws
+    )
+
+
+def _holds_arrays(loss: Any) -> bool:
+    return callable(loss) and not jax.tree_util.all_leaves([loss])
+
+
+def check_scalars(calls: Calls) -> None:
+    for name, (loss, args) in calls.items():
+        checks.scalar_loss(name, loss, *args)
+
+
+def check_map_and_scalar(calls: Calls, y: Tree) -> None:
+    inner, args = calls["inner"]
+    checks.mean_of_rows("inner", jax.eval_shape(inner, *args), args[-1], y)
+    checks.same_structure("inner(x, batch)", jax.eval_shape(inner, *args), "y0", y)
+    check_scalars({"outer": calls["outer"]})
+
+
+def check_rows_fit(x: Tree, y: Tree, n: int) -> None:
+    if has_rows(y):
+        raise TypeError("y0 has a PerExample leaf; only x may have one row for each example")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
+        if is_per_example(leaf) and n > LARGEST:
+            raise ValueError(
+                f"{checks.path_name('x0', path)} is PerExample, and there are {n} examples; on the device at most {LARGEST} can have a row each"
+            )
+        if is_per_example(leaf) and (jnp.ndim(leaf.rows) == 0 or jnp.shape(leaf.rows)[0] != n):
+            raise ValueError(
+                f"{checks.path_name('x0', path)} is PerExample with shape {jnp.shape(leaf.rows)}; "
+                f"its first axis must be {n}, one row for each inner example"
+            )

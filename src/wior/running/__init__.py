@@ -1,0 +1,1 @@
+"""A run: arguments checked, planned, compiled, driven."""

@@ -1,0 +1,396 @@
+"""The host's side of a run: cuts it into blocks, keeps the clock and the history, saves, and stops.
+
+It knows nothing of formulas. What it drives is a `Program`: functions that begin, advance and measure a carry, of one
+run or of many at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from wior import oracle
+from wior.devices.layout import place
+from wior.running import blocks
+from wior.running.interruption import Interrupt, Interrupted, held_back
+from wior.running.progress import Report
+from wior.saving.checkpoint import Saved, SaveError, Store
+
+SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
+SECONDS_BETWEEN_SNAPSHOTS = 5.0
+FIRST_STEPS = 4
+SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may take
+
+ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
+
+
+class NonFiniteError(FloatingPointError):
+    """A variable became infinite or NaN.
+
+    Attributes
+    ----------
+    step : int
+        The step whose update made it so.
+    variables : list of str
+        Which variables.
+    result : Result
+        The state before that step, the last finite one, and the history up to it.
+    """
+
+    result: Any = None
+
+    def __init__(self, step: int, variables: list[str], hint: str):
+        self.step, self.variables = step, variables
+        super().__init__(f"{' and '.join(variables)} became non-finite in step {step}; {hint}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What the loop drives."""
+
+    plan: blocks.Plan
+    begin: Callable[[], blocks.Carry]
+    advance: Callable[[blocks.Carry, int, Any], tuple[Any, Any, Any]]  # from a step on, so many steps
+    measure: Callable[[blocks.Carry], dict[str, Any]]
+    measure_compiles: bool
+    metric_names: tuple[str, ...]
+    runs: tuple[int, ...]  # the axes that many runs at once add to every value: none for one run
+    drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
+    finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
+    hint: Callable[
+        [list[str], blocks.Carry, int], str
+    ]  # what to change when they are not, after this carry of this step
+    result: Callable[[Finished], Any]  # what the caller of a run receives, also of one that ended early
+    room: Callable[[int, blocks.Carry], int] | None = None  # how many steps from one on data are at hand for
+    agreed: Callable[[float], float] = float  # the reading of a clock that all processes of a run go by
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    steps: int
+    record_every: int
+    seconds: float | None = None
+    tolerance: tuple[str, float] | None = None
+
+
+@dataclasses.dataclass
+class Finished:
+    carry: blocks.Carry
+    step: int
+    history: dict[str, np.ndarray]
+    stopped_by: str
+    compile_seconds: float
+    metric_seconds: float
+
+
+class _Clock:
+    """Adds up the seconds of its uses."""
+
+    def __init__(self, agreed: Callable[[float], float]):
+        self.seconds, self.agreed = 0.0, agreed
+
+    def time(self, work: Callable[[], Any]) -> Any:
+        begun = time.perf_counter()
+        result = jax.block_until_ready(work())
+        self.last = self.agreed(time.perf_counter() - begun)
+        self.seconds += self.last
+        return result
+
+
+class _Run:
+    """A run in progress."""
+
+    def __init__(self, program: Program, limits: Limits, store: Store | None, report: Report):
+        self.program, self.limits, self.store, self.report = program, limits, store, report
+        self.carry = program.begin()
+        self.step = self.begun = 0
+        self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(program.agreed) for _ in range(3))
+        self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
+        self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
+        self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
+        self.snapshot_at = self.begun_at = self.saved_at = self.now()
+        self.save_seconds: list[float] = []
+
+    def resume(self) -> None:
+        if self.store is None:
+            return
+        leaves, structure = jax.tree.flatten(self.carry)
+        saved = self.store.load(leaves)
+        if saved is None:
+            return
+        if saved.step > self.limits.steps:
+            raise ValueError(
+                f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the {self.limits.steps} steps asked for; "
+                "ask for more steps or give another folder"
+            )
+        self.carry = jax.tree.unflatten(
+            structure, [put(value, leaf) for value, leaf in zip(saved.leaves, leaves, strict=True)]
+        )
+        self.step = self.begun = saved.step
+        self.history = {name: list(saved.history[name]) for name in self.history}
+        about = saved.about
+        self.steps_clock.seconds, self.metrics_clock.seconds = about["seconds"], about["metric_seconds"]
+        self.calls = {name: np.asarray(number, np.int64) for name, number in about["calls"].items()}
+        self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
+
+    def compile(self) -> None:
+        # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
+        self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
+        overhead = _Clock(self.program.agreed)
+        self.carry, *_ = overhead.time(lambda: self._advanced(0))
+        self.overhead = overhead.seconds
+        if self.program.measure_compiles:
+            self.compile_clock.time(lambda: self.program.measure(self.carry))
+
+    def steps_at_hand(self, step: int, carry: blocks.Carry) -> int:
+        """The most steps that a block from `step` on may have."""
+        length = self.program.plan.length
+        return length if self.program.room is None else min(length, self.program.room(step, carry))
+
+    def now(self) -> float:
+        return self.program.agreed(time.perf_counter())
+
+    def steps_in_time(self, seconds: float) -> int:
+        """How many steps fit, by the pace of the last block; a few before there was one."""
+        if self.step == self.begun:
+            return FIRST_STEPS
+        pace = max(self.steps_clock.last - self.overhead, 1e-9) / self.last_count
+        return int(min(max(seconds / pace, 1), self.program.plan.length))
+
+    def advance(self, count: int) -> None:
+        carry, known, varying = self.steps_clock.time(lambda: self._advanced(count))
+        self.carry = carry
+        self.step += count
+        self.last_count = count
+        for name in oracle.CALLS:
+            self.calls[name] = (
+                self.calls[name] + np.asarray(known[name], np.int64) * count + np.asarray(varying[name], np.int64)
+            )
+
+    def record(self) -> None:
+        measured = self.metrics_clock.time(lambda: self.program.measure(self.carry))
+        outer, inner = self.program.drawn(self.step)
+        values = {
+            "step": self.step,
+            "outer_passes": outer,
+            "inner_passes": inner,
+            "seconds": self.steps_clock.seconds,
+            **{name: np.array(number) for name, number in self.calls.items()},
+            **{name: np.asarray(value) for name, value in measured.items()},
+        }
+        for name, value in values.items():
+            self.history[name].append(value)
+
+    def latest(self) -> dict[str, Any]:
+        """The last value of each metric, the mean over the runs where it is a number."""
+        last = {name: np.ravel(self.history[name][-1]) for name in self.program.metric_names if self.history[name]}
+        return {name: float(np.mean(v[np.isfinite(v)])) if np.isfinite(v).any() else np.nan for name, v in last.items()}
+
+    def save(self, then: str) -> None:
+        """A save that fails is a warning: the numbers are right without it, and stopping would lose more of them."""
+        if self.store is None:
+            return
+        begun = self.now()
+        about = {
+            "seconds": self.steps_clock.seconds,
+            "metric_seconds": self.metrics_clock.seconds,
+            "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
+        }
+        leaves = [np.asarray(leaf) if leaf.is_fully_replicated else leaf for leaf in jax.tree.leaves(self.carry)]
+        try:
+            self.store.save(Saved(self.step, leaves, arrays(self.history), about))
+        except SaveError as error:
+            warnings.warn(f"{error}; {then}", stacklevel=4)
+        self.saved_at = self.now()
+        self.save_seconds.append(self.saved_at - begun)
+
+    def time_to_save(self) -> bool:
+        if self.store is None:
+            return False
+        every = self.store.checkpoint.every_steps
+        if every is not None and self.step % every == 0:
+            return True
+        now = self.now()
+        with_another = sum(self.save_seconds) + sum(self.save_seconds[-1:])  # which will take as long as the last
+        return now - self.saved_at > self.store.checkpoint.every_seconds and with_another <= SHARE_OF_SAVES * (
+            now - self.begun_at
+        )
+
+    def demand_finite(self) -> None:
+        if self.program.finite is None:
+            return
+        finite = {name: bool(value) for name, value in self.program.finite(self.carry.state).items()}
+        if all(finite.values()):
+            self._keep_snapshot()
+            return
+        step, carry, variables = self._find_first_non_finite()
+        kept = ""
+        if self.store is not None and self.store.has_saves():
+            kept = f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
+        hint = self.program.hint(variables, jax.tree.map(jnp.copy, carry), step)
+        error = NonFiniteError(step + 1, variables, hint + kept)
+        error.result = self.program.result(self.finished("divergence", step, carry))
+        raise error
+
+    def finished(self, stopped_by: str, step: int | None = None, carry: blocks.Carry | None = None) -> Finished:
+        """Where the run stands, or stood after an earlier step with its carry."""
+        history = arrays(self.history)
+        if carry is not None:
+            records = int(np.sum(history["step"] <= step))
+            history = {name: values[:records] for name, values in history.items()}
+        return Finished(
+            self.carry if carry is None else carry,
+            self.step if step is None else step,
+            history,
+            stopped_by,
+            self.compile_clock.seconds,
+            self.metrics_clock.seconds,
+        )
+
+    def reached(self) -> Finished:
+        """The last state there is after an error, which may have struck while a block had taken over the carry."""
+        if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.carry)):
+            return self.finished("error")
+        step, carry = self.snapshot
+        return self.finished("error", step, self.program.begin() if carry is None else carry)
+
+    def _advanced(self, count: int) -> Any:
+        return self.program.advance(self.carry, self.step, np.int32(count))
+
+    def _keep_snapshot(self) -> None:
+        if self.now() - self.snapshot_at > SECONDS_BETWEEN_SNAPSHOTS:
+            self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
+            self.snapshot_at = self.now()
+
+    def _find_first_non_finite(self) -> tuple[int, blocks.Carry, list[str]]:
+        """Runs again from the last snapshot, in ever smaller blocks: the last finite step, its carry, and what the next one broke."""
+        assert self.program.finite is not None
+        end = self.step
+        step, carry = self.snapshot
+        carry = self.program.begin() if carry is None else carry
+        count = max(1, end - step)
+        while True:
+            count = min(count, self.steps_at_hand(step, carry))
+            here = jax.tree.map(jnp.copy, carry)
+            moved, *_ = self.program.advance(carry, step, np.int32(count))
+            wrong = [name for name, value in self.program.finite(moved.state).items() if not bool(value)]
+            if not wrong:
+                step, carry = step + count, moved
+                count = max(1, min(count, end - step))
+            elif count > 1:
+                carry, count = here, count // 2
+            else:
+                return step, here, wrong
+
+
+def drive(program: Program, limits: Limits, store: Store | None, report: Report) -> Finished:
+    """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
+
+    What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C becomes
+    `Interrupted`, an error of a callback stays what it is.
+    """
+    run = _Run(program, limits, store, report)
+    with held_back() as interrupt:
+        run.resume()
+        run.compile()
+        try:
+            stopped_by = _to_the_end(run, limits, interrupt)
+        except NonFiniteError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            second = type(error) is KeyboardInterrupt and interrupt.asked
+            if second or program.agreed is not float:  # of many processes, the others would wait in a save
+                raise
+            _hand_over(run, error)
+        if stopped_by == "interrupt" or (store is not None and store.checkpoint.at_end):
+            run.save("the run has ended and its result is whole, but a new start would go on from there")
+        if program.agreed(interrupt.asked):
+            raise Interrupted(_interrupted(run), program.result(run.finished("interrupt")))
+    report(run.step, run.latest())
+    return run.finished(stopped_by)
+
+
+def _to_the_end(run: _Run, limits: Limits, interrupt: Interrupt) -> str:
+    """Steps and records until something stops the run, and what that is."""
+    recorded = run.history["step"]
+    if not recorded or (run.step % limits.record_every == 0 and recorded[-1] != run.step):
+        run.record()
+    stopped_by = _reached(run, limits)
+    run.begun_at = run.saved_at = run.now()
+    while not stopped_by:
+        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, run.store)))
+        run.demand_finite()
+        if run.step % limits.record_every == 0 or run.step == limits.steps:
+            run.record()
+        stopped_by = _reached(run, limits)
+        if stopped_by and run.history["step"][-1] != run.step:
+            run.record()
+        run.report(run.step, run.latest())
+        if not stopped_by and run.program.agreed(interrupt.asked):
+            return "interrupt"
+        if not stopped_by and run.time_to_save():
+            run.save("the run goes on and tries again later")
+    return stopped_by
+
+
+def _hand_over(run: _Run, error: BaseException) -> NoReturn:
+    """Raises an error again, with what the run had reached."""
+    reached = run.reached()
+    if reached.step == run.step:
+        run.save("the run ends here by an error")
+    result = run.program.result(reached)
+    if isinstance(error, KeyboardInterrupt):
+        raise Interrupted(_interrupted(run), result) from error
+    with contextlib.suppress(AttributeError):  # of a class that takes no attributes
+        error.result = result  # type: ignore[attr-defined]
+        error.add_note(f"the run had reached step {reached.step}; .result of this error holds its x, y and history")
+    raise error
+
+
+def _interrupted(run: _Run) -> str:
+    where = f"interrupted after step {run.step} of {run.limits.steps}; .result holds x, y, state and history so far"
+    if run.store is not None and run.store.has_saves():
+        return f"{where}. The same call resumes from the checkpoint in {str(run.store.checkpoint.folder)!r}"
+    return f"{where}. Nothing was saved: a run with checkpoint= can be resumed"
+
+
+def put(value: Any, like: jax.Array) -> jax.Array:
+    """A saved array as a new one that lies where another one does."""
+    if isinstance(like.sharding, NamedSharding):
+        return jnp.copy(place(value, like.sharding))  # a block takes it over, and may not take the host's memory
+    return jnp.array(value)
+
+
+def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values) for name, values in history.items()}
+
+
+def _steps_to_event(run: _Run, limits: Limits, store: Store | None) -> int:
+    events = [limits.steps - run.step, limits.record_every - run.step % limits.record_every]
+    events.append(run.steps_at_hand(run.step, run.carry))
+    if store is not None and store.checkpoint.every_steps is not None:
+        events.append(store.checkpoint.every_steps - run.step % store.checkpoint.every_steps)
+    if limits.seconds is not None:
+        events.append(run.steps_in_time(limits.seconds - run.steps_clock.seconds))
+    return min(events)
+
+
+def _reached(run: _Run, limits: Limits) -> str:
+    if limits.tolerance is not None:
+        name, value = limits.tolerance
+        if np.all(run.history[name][-1] <= value):
+            return "tolerance"
+    if run.step >= limits.steps:
+        return "steps"
+    if limits.seconds is not None and run.steps_clock.seconds >= limits.seconds:
+        return "seconds"
+    return ""
