@@ -7,6 +7,7 @@ from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.checkpoint import AnotherRunError, Checkpoint
 from wior.communication import Communication, communication
 from wior.hypergradient import HyperGradient, hypergradient
+from wior.instruments.check import Finding, Report, check
 from wior.interruption import Interrupted
 from wior.layout import Layout
 from wior.loop import NonFiniteError
@@ -31,6 +32,7 @@ __all__ = [
     "Compositional",
     "ConditionalBilevel",
     "ConditionalCompositional",
+    "Finding",
     "HyperGradient",
     "Interrupted",
     "LabelCleaner",
@@ -40,6 +42,7 @@ __all__ = [
     "NonFiniteError",
     "OrderError",
     "PerExample",
+    "Report",
     "Result",
     "SourceError",
     "Streamed",
@@ -50,6 +53,7 @@ __all__ = [
     "WiORComp",
     "WiORMinimax",
     "baselines",
+    "check",
     "communication",
     "hypergradient",
     "methods",

@@ -1,0 +1,1 @@
+"""Instruments that look at a problem before or after a run."""
