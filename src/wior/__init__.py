@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from wior import baselines, orders
+from wior import baselines, orders, streaming
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.devices.layout import Layout
+from wior.instruments.check import Finding, Report, check
 from wior.instruments.communication import Communication, communication
 from wior.instruments.hypergradient import HyperGradient, hypergradient
 from wior.instruments.methods import Method, methods
@@ -16,13 +17,11 @@ from wior.running.loop import NonFiniteError
 from wior.running.solve import Result, solve
 from wior.running.sweep import SweepResult, sweep
 from wior.saving.checkpoint import AnotherRunError, Checkpoint
-from wior.streaming import sources
-from wior.streaming.sources import SourceError, Streamed
+from wior.streaming import SourceError, Streamed
+from wior.version import __version__
 
 if TYPE_CHECKING:
     from wior.cleaning import LabelCleaner
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AnotherRunError",
@@ -32,6 +31,7 @@ __all__ = [
     "Compositional",
     "ConditionalBilevel",
     "ConditionalCompositional",
+    "Finding",
     "HyperGradient",
     "Interrupted",
     "LabelCleaner",
@@ -41,6 +41,7 @@ __all__ = [
     "NonFiniteError",
     "OrderError",
     "PerExample",
+    "Report",
     "Result",
     "SourceError",
     "Streamed",
@@ -50,7 +51,9 @@ __all__ = [
     "WiORCComp",
     "WiORComp",
     "WiORMinimax",
+    "__version__",
     "baselines",
+    "check",
     "communication",
     "hypergradient",
     "methods",
@@ -58,7 +61,7 @@ __all__ = [
     "orders",
     "plot_order_errors",
     "solve",
-    "sources",
+    "streaming",
     "sweep",
 ]
 

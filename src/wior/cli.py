@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wior import __version__
 from wior.instruments import listing
 from wior.instruments.methods import methods
 from wior.problems import CLASSES
+from wior.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,11 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import wior
+from wior.algorithms import WiORBO
 from wior.cleaning import plain
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.orders import Order, RandomReshuffling
+from wior.running.loop import NonFiniteError
 from wior.running.progress import Report
+from wior.running.solve import Result, solve
 from wior.saving.checkpoint import Checkpoint
 from wior.tasks.networks import label_losses
 
@@ -181,14 +183,14 @@ def learn(
     report: Report,
     checkpoint: Checkpoint | None,
     metrics: Any = None,
-) -> wior.Result | None:
+) -> Result | None:
     """WiOR-BO with one setting; `None` where it diverges."""
     design = DESIGNS[setting.weighting]
     batch = (min(length.batch, len(material.verified[1])), min(length.batch, len(material.rows)))
     try:
-        return wior.solve(
+        return solve(
             design.problem(material, setting),
-            wior.WiORBO(setting.outer_lr, setting.inner_lr, setting.inner_lr),
+            WiORBO(setting.outer_lr, setting.inner_lr, setting.inner_lr),
             design.start(material, setting, taught),
             taught,
             order=order,
@@ -200,7 +202,7 @@ def learn(
             progress=report,
             checkpoint=checkpoint,
         )
-    except wior.NonFiniteError:
+    except NonFiniteError:
         return None
 
 

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-import wior
 from wior.cleaning import choosing, plots
 from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, LabelCleaner
 from wior.cleaning.review.guard import guard
 from wior.cleaning.review.review import Curve, Review, write_review
 from wior.cleaning.tables import InputError, Task, read
-from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder, write_json
+from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder
+from wior.saving.whole import write_json
+from wior.version import __version__
 
 ROWS, REVIEW = "rows.csv", "review.html"
 COLUMNS = ("id", "given", "weight", "score", "flagged", "suggested", "confidence")
@@ -147,7 +148,7 @@ def write(folder: Path, request: Request, task: Task, cleaner: LabelCleaner, fou
     write_review(folder / REVIEW, review(request, task, cleaner, found, curves))
     config = {
         "made_by": "wior clean",
-        "version": wior.__version__,
+        "version": __version__,
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "train": str(request.train),
@@ -243,7 +244,7 @@ def summarise(
     flagged_of_class = np.bincount(found.given[flagged], minlength=classes)
     return {
         "made_by": "wior clean",
-        "version": wior.__version__,
+        "version": __version__,
         "rows": len(found.given),
         "verified_rows": len(task.verified_labels),
         "known_rows": len(task.known),

@@ -19,7 +19,8 @@ import numpy as np
 from wior.cleaning.command import Findings, Request, clean
 from wior.data import Split, digits
 from wior.data.arrays import write_arrays
-from wior.saving.folders import CONFIG, SUMMARY, write_json
+from wior.saving.folders import CONFIG, SUMMARY
+from wior.saving.whole import write_json
 from wior.tasks.data_cleaning import auroc, corrupt
 
 TRAIN_ROWS, VERIFIED_ROWS = 1297, 100

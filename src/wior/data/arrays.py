@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -13,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from wior.data.files import cache_folder
+from wior.saving.whole import write_arrays
 
 Shape = tuple[int | None, ...]  # None: any length
 
@@ -51,15 +50,3 @@ def remembered(
     with contextlib.suppress(OSError):
         write_arrays(path, {**arrays, "made_from": np.array(made_from)})
     return arrays
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """All of the file or nothing of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(unfinished, path)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-import wior
 from wior import baselines, figures
+from wior.algorithms import WiORBO
 from wior.data import Rows, digits, mnist
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
@@ -46,8 +46,8 @@ QUICK_GRID = {"outer_lr": (30.0, 100.0, 300.0), "inner_lr": (0.1, 0.3)}
 
 SO, RR, WIR = "WiOR-BO (SO)", "WiOR-BO (RR)", "WiR-BO"
 OURS = (
-    Entrant(RR, wior.WiORBO, RandomReshuffling()),
-    Entrant(SO, wior.WiORBO, ShuffleOnce()),
+    Entrant(RR, WiORBO, RandomReshuffling()),
+    Entrant(SO, WiORBO, ShuffleOnce()),
     Entrant(WIR, baselines.WiRBO, Independent()),
 )
 PAPERS = (
@@ -58,7 +58,7 @@ PAPERS = (
     Entrant("MRBO", baselines.MRBO, Independent()),
     Entrant("VRBO", baselines.VRBO, Independent()),
 )
-HERDING = Entrant("WiOR-BO (herding)", wior.WiORBO, Herding())
+HERDING = Entrant("WiOR-BO (herding)", WiORBO, Herding())
 # as they are published they decay from the first step on; at this length that leaves them near the start
 CONSTANT = ("BSA", "TTSA", "SOBA", "FSLA", "F2SA")
 

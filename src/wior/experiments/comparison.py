@@ -18,14 +18,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-import wior
 from wior import oracle
 from wior.algorithms.algorithm import Algorithm
 from wior.experiments.claims import Ends, mean_and_deviation
 from wior.orders import Order
 from wior.running import loop
 from wior.running.progress import Report
-from wior.running.sweep import seed_list
+from wior.running.solve import solve
+from wior.running.sweep import SweepResult, seed_list, sweep
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import Arrays
 from wior.tasks.task import Task
@@ -171,8 +171,8 @@ def _run(
         "mesh": mesh,
     }
 
-    def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> wior.SweepResult:
-        return wior.sweep(
+    def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> SweepResult:
+        return sweep(
             task.problem,
             entrant.algorithm(settings[0]),
             task.x0,
@@ -226,7 +226,7 @@ def _run(
     return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
 
 
-def _scores(result: wior.SweepResult, task: Task) -> np.ndarray:
+def _scores(result: SweepResult, task: Task) -> np.ndarray:
     """The criterion at the end, (settings, seeds); NaN where x or y is not finite, of which accuracy for one knows nothing."""
     score = result.final(task.judged_by)
     finite = [np.isfinite(leaf).reshape(*score.shape, -1).all(-1) for leaf in jax.tree.leaves((result.x, result.y))]
@@ -246,9 +246,7 @@ def _pace(task: Task, algorithm: Algorithm, guess: float, options: dict[str, Any
     # what happens once in a pass has its share; the inner sets of conditional problems are passed in every step
     in_pass = max(-(-n // batches[level]) for level, n in sizes.items())
     stretch = min(max(in_pass, int(STRETCH / guess)), max(1, int(LONGEST_STRETCH / guess)))
-    run = wior.solve(
-        task.problem, algorithm, task.x0, task.y0, steps=4 * stretch, **{**options, "record_every": stretch}
-    )
+    run = solve(task.problem, algorithm, task.x0, task.y0, steps=4 * stretch, **{**options, "record_every": stretch})
     return float(np.diff(run.history["seconds"])[1:].min()) / stretch
 
 

@@ -22,13 +22,16 @@ from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import wior
+from wior.algorithms import WiORBO
 from wior.algorithms.algorithm import Algorithm
+from wior.baselines import WiRBO
 from wior.data import digits
 from wior.experiments.comparison import CALLS, spread
 from wior.orders import Independent, Order, RandomReshuffling, ShuffleOnce
+from wior.running.sweep import SweepResult, sweep
 from wior.saving.folders import whole_folder
 from wior.tasks import DataCleaning, data_cleaning
+from wior.version import __version__
 
 TRAIN_ROWS, CLEAN_ROWS = 1000, 500
 NETWORK = (64, 32, 10)
@@ -59,14 +62,14 @@ class Method(NamedTuple):
 
 class Outcome(NamedTuple):
     method: Method
-    result: wior.SweepResult
+    result: SweepResult
     seconds: np.ndarray  # (records,), of one run: those of the whole program divided by its runs
 
 
 METHODS = (
-    Method("WiOR-BO", "random reshuffling", wior.WiORBO(**STEP_SIZES), RandomReshuffling(), "#0072B2", "-"),
-    Method("WiOR-BO", "shuffle once", wior.WiORBO(**STEP_SIZES), ShuffleOnce(), "#D55E00", (0, (6, 2))),
-    Method("WiR-BO", "independent", wior.baselines.WiRBO(**STEP_SIZES), Independent(), "#404040", (0, (1, 1.3))),
+    Method("WiOR-BO", "random reshuffling", WiORBO(**STEP_SIZES), RandomReshuffling(), "#0072B2", "-"),
+    Method("WiOR-BO", "shuffle once", WiORBO(**STEP_SIZES), ShuffleOnce(), "#D55E00", (0, (6, 2))),
+    Method("WiR-BO", "independent", WiRBO(**STEP_SIZES), Independent(), "#404040", (0, (1, 1.3))),
 )
 
 
@@ -96,14 +99,14 @@ def demo(
 
 def compare(task: DataCleaning, seeds: int, steps: int, progress: bool) -> list[Outcome]:
     """Runs every method once with metrics, and again without to time it on a machine that others may use as well."""
-    results: dict[Method, wior.SweepResult] = {}
+    results: dict[Method, SweepResult] = {}
     seconds: dict[Method, list[np.ndarray]] = {method: [] for method in METHODS}
     with progress_bar(progress, ROUNDS * len(METHODS)) as now:
         for number in range(ROUNDS):
             for method in METHODS:
                 what = f"compile, run {seeds} seeds" if number == 0 else f"timed again, {number + 1} of {ROUNDS}"
                 now(f"{method.name}, {method.order_name}: {what}")
-                result = wior.sweep(
+                result = sweep(
                     task.problem,
                     method.algorithm,
                     task.x0,
@@ -156,7 +159,7 @@ def summarise(outcomes: list[Outcome], task: DataCleaning, rate: float, noise: s
     right = sizes["inner"] - wrong
     return {
         "made_by": MADE_BY,
-        "version": wior.__version__,
+        "version": __version__,
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "task": {

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-import wior
 from wior.devices import hosts
 from wior.devices.layout import BATCH
 from wior.experiments import claims
@@ -28,8 +27,9 @@ from wior.saving.folders import (
     piece_checkpoint,
     read_piece,
     work_folder,
-    write_json,
 )
+from wior.saving.whole import write_json
+from wior.version import __version__
 
 HISTORY, REPORT = "history.jsonl", "report.md"
 
@@ -89,7 +89,7 @@ def perform(
     """Runs an experiment into the folder `out` and returns its summary."""
     config = {
         "made_by": f"wior {command}",
-        "version": wior.__version__,
+        "version": __version__,
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "machine": platform.machine(),

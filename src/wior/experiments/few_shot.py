@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import wior
 from wior import baselines, figures
+from wior.algorithms import WiORCBO
 from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagenet_fs, with_rotations
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, level, verdict
@@ -27,11 +27,11 @@ SO, RR, WIR, DLSGD, RTMLMC = "WiOR-CBO (SO)", "WiOR-CBO (RR)", "WiR-CBO", "DL-SG
 LEVELS = 6  # the paper's K_max
 OURS = {"inner_epochs": INNER_STEPS}
 ENTRANTS = (
-    Entrant(RR, wior.WiORCBO, RandomReshuffling(), OURS),
-    Entrant(SO, wior.WiORCBO, ShuffleOnce(), OURS),
+    Entrant(RR, WiORCBO, RandomReshuffling(), OURS),
+    Entrant(SO, WiORCBO, ShuffleOnce(), OURS),
     Entrant(DLSGD, baselines.DLSGD, Independent(), {"inner_steps": INNER_STEPS}),
     Entrant(RTMLMC, baselines.RTMLMC, Independent(), {"levels": LEVELS}),
-    Entrant(WIR, wior.WiORCBO, Independent(), OURS),
+    Entrant(WIR, WiORCBO, Independent(), OURS),
 )
 POINT = 0.01  # of accuracy
 

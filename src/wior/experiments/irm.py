@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-import wior
 from wior import figures
+from wior.algorithms import WiORCBO
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
@@ -30,10 +30,10 @@ TRANSIENT = 0.05  # a run with a larger share of its first gap left has not come
 
 WIR, SO, RR, HERDING = "WiR-CBO", "WiOR-CBO (SO)", "WiOR-CBO (RR)", "WiOR-CBO (herding)"
 ENTRANTS = (
-    Entrant(WIR, wior.WiORCBO, Independent()),
-    Entrant(SO, wior.WiORCBO, ShuffleOnce()),
-    Entrant(RR, wior.WiORCBO, RandomReshuffling()),
-    Entrant(HERDING, wior.WiORCBO, Herding()),
+    Entrant(WIR, WiORCBO, Independent()),
+    Entrant(SO, WiORCBO, ShuffleOnce()),
+    Entrant(RR, WiORCBO, RandomReshuffling()),
+    Entrant(HERDING, WiORCBO, Herding()),
 )
 
 

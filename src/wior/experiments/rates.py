@@ -18,13 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import wior
 from wior import figures, oracle
+from wior.algorithms import WiORBO
 from wior.experiments.claims import Claim, verdict
 from wior.experiments.comparison import Piece
 from wior.experiments.experiment import Findings, Options
+from wior.instruments.order_error import order_error
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.running.progress import Report
+from wior.running.sweep import sweep
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import Arrays
 from wior.tasks.quadratic import Quadratic, QuadraticWithWaves, quadratic, quadratic_with_waves, with_shared_hessians
@@ -222,9 +224,9 @@ def _runs(
     arrays: Arrays = {"etas": etas}
     done, curvatures = 0, []
     for i, eta in enumerate(map(float, etas)):
-        result = wior.sweep(
+        result = sweep(
             task.problem,
-            wior.WiORBO(outer_lr=eta, inner_lr=FASTER * eta, adjoint_lr=FASTER * eta),
+            WiORBO(outer_lr=eta, inner_lr=FASTER * eta, adjoint_lr=FASTER * eta),
             jnp.full(SIZES["p"], START),
             jnp.zeros(SIZES["d"]),
             grid={},
@@ -260,7 +262,7 @@ def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
     """α of each derivative (seeds, derivatives) at x = 0 and y = 1, away from the solution; NaN where averages have no error."""
     x, y = jnp.zeros(SIZES["p"]), jnp.ones(SIZES["d"])
     measured = [
-        wior.order_error(task.problem, order, x, y, 1, passes=ALPHA_PASSES, seed=seed, warmup=ALPHA_WARMUP)
+        order_error(task.problem, order, x, y, 1, passes=ALPHA_PASSES, seed=seed, warmup=ALPHA_WARMUP)
         for seed in range(seeds)
     ]
     found = [[error.alpha[name] for name in DERIVATIVES] for error in measured]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import os
 import re
 import shutil
 import uuid
@@ -19,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from wior.data.arrays import write_arrays
 from wior.saving.checkpoint import Checkpoint
+from wior.saving.whole import write_arrays, write_json
 
 CONFIG = "config.json"
 SUMMARY = "summary.json"
@@ -148,13 +147,6 @@ def piece_checkpoint(work: Path, name: str) -> Checkpoint | None:
         return None
     # the end is in the piece itself
     return Checkpoint(checkpoint_path(work, name), every_seconds=SECONDS_BETWEEN_SAVES, keep=1, at_end=False)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """All of the file or nothing of it."""
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
 
 
 @contextlib.contextmanager

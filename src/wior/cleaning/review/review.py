@@ -14,8 +14,6 @@ import hashlib
 import importlib.resources
 import json
 import math
-import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,6 +22,7 @@ import numpy as np
 
 from wior.checks import positive_integer
 from wior.cleaning.review.sheets import Images, grid_of, sheets
+from wior.saving.whole import whole
 
 # they share one scope, in this order
 SCRIPTS = (
@@ -89,14 +88,8 @@ def write_review(path: Path, review: Review, *, detailed: int = 100_000) -> None
     """
     _validate(review)
     detailed = positive_integer("detailed", detailed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}.part")
-    try:
-        with unfinished.open("x", encoding="utf-8", newline="\n") as file:
-            _write(file, review, detailed)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole(path) as unfinished, unfinished.open("x", encoding="utf-8", newline="\n") as file:
+        _write(file, review, detailed)
 
 
 def _write(file: TextIO, review: Review, detailed: int) -> None:

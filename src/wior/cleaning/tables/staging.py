@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from wior.cleaning.tables.errors import InputError
+from wior.saving.whole import whole
 
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` to write to; it gets its name when all is written and goes when something fails."""
     refuse_existing(path)
-    unfinished = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield unfinished
-        refuse_existing(path)
-        os.rename(unfinished, path)
+        with whole(path) as unfinished:
+            yield unfinished
+            refuse_existing(path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished, ignore_errors=True)
-        else:
-            unfinished.unlink(missing_ok=True)
 
 
 def refuse_existing(path: Path) -> None:
