@@ -111,7 +111,7 @@ def test_indices_out_of_range_on_purpose_are_not_reported_and_others_beside_them
 
 
 def test_reads_on_purpose_have_the_value_they_had():
-    table, index = jnp.asarray(RNG.normal(size=(5, 3))), jnp.array([[0, 7], [-9, 2]])
+    table, index = jnp.asarray(np.random.default_rng(101).normal(size=(5, 3))), jnp.array([[0, 7], [-9, 2]])
     for read in (
         lambda t, i: jnp.take(t, i, axis=0, mode="clip"),
         lambda t, i: t.at[i].get(mode="fill", fill_value=0.5),
@@ -430,7 +430,7 @@ def test_leaves_that_cannot_move_are_findings():
 
 
 def test_the_ends_of_the_spectrum_are_those_of_the_hessian():
-    matrix = RNG.normal(size=(12, 12))
+    matrix = np.random.default_rng(102).normal(size=(12, 12))
     matrix = matrix + matrix.T
     like = {"a": jnp.zeros((2, 4)), "b": jnp.zeros(4)}
 
@@ -582,7 +582,7 @@ class Source:
 
 
 def test_of_streamed_data_some_rows_are_read_and_they_are_named_by_their_numbers():
-    array = RNG.normal(size=(5000, INPUTS))
+    array = np.random.default_rng(103).normal(size=(5000, INPUTS))
     array[::2, 1] = np.nan
     source = Source(array)
     problem = wior.Bilevel(

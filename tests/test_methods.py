@@ -270,7 +270,7 @@ def test_every_problem_class_can_be_asked_for(monkeypatch, capsys, table):
         rows = json.loads(out)
         assert [row["name"] for row in rows if row["solves"][0] == kind.__name__]
         assert {row["name"] for row in rows} == {n for n, method in table.items() if kind.__name__ in method.solves}
-        made_for = [row["solves"][0] == one.class_name for row in rows]
+        made_for = [row["solves"][0] == kind.__name__ for row in rows]
         assert made_for == sorted(made_for, reverse=True)
 
 
