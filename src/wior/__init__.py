@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from wior import baselines, orders, streaming
-from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
+from wior.algorithms import Algorithm, WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.devices.layout import Layout
 from wior.instruments.check import Finding, Report, check
 from wior.instruments.communication import Communication, communication
 from wior.instruments.hypergradient import HyperGradient, hypergradient
 from wior.instruments.methods import Method, methods
 from wior.instruments.order_error import OrderError, order_error, plot_order_errors
-from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
+from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.problems.per_example import PerExample
 from wior.running.interruption import Interrupted
 from wior.running.loop import NonFiniteError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wior.cleaning import LabelCleaner
 
 __all__ = [
+    "Algorithm",
     "AnotherRunError",
     "Bilevel",
     "Checkpoint",
@@ -41,6 +42,7 @@ __all__ = [
     "NonFiniteError",
     "OrderError",
     "PerExample",
+    "Problem",
     "Report",
     "Result",
     "SourceError",
