@@ -27,7 +27,8 @@ from steps import RATES, hand_written
 from wior import baselines, oracle
 from wior.instruments.methods import classes
 from wior.running import blocks
-from wior.running.solve import prepare, run_key
+from wior.running.arguments import Arguments
+from wior.running.setup import prepare, run_key
 from workloads import (
     Workload,
     compositional_softmax,
@@ -122,9 +123,8 @@ def memory(work: Workload, algorithm: Any) -> dict[str, int]:
 
 def _temporary(work: Workload, algorithm: Any) -> int:
     orders = wior.orders.RandomReshuffling()
-    setup = prepare(
-        work.problem, algorithm, work.x0, work.y0, orders, work.batch, None, NEVER, None, None, 0, None, NEVER
-    )
+    given = Arguments(orders, work.batch, steps=NEVER, record_every=NEVER)
+    setup = prepare(work.problem, algorithm, work.x0, work.y0, given)
     keys = blocks.stream_keys(setup.plan, run_key(0))
     carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
     arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))

@@ -29,7 +29,8 @@ from wior.instruments.communication import communication, of_program, one_step
 from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
 from wior.running import blocks
-from wior.running.solve import prepare, run_key
+from wior.running.arguments import Arguments
+from wior.running.setup import prepare, run_key
 from wior.saving.checkpoint import Store, split_checksum
 
 D, CLASSES = 6, 8  # y is (D, CLASSES), x a number for each class and one for each inner example
@@ -218,7 +219,7 @@ def every_method(folder):
 def each_device_has_its_share(folder):
     """The losses run on a share of the batch: no operation of a step has all of its rows and columns."""
     problem, x0, y0 = cleaning()
-    setup = prepare(problem, WIOR_BO, x0, y0, RandomReshuffling(), (24, 40), None, 1, None, None, 0, None, None)
+    setup = prepare(problem, WIOR_BO, x0, y0, Arguments(RandomReshuffling(), (24, 40), steps=1))
     whole = lambda text: (f"[24,{D}]" in text, f"[40,{D}]" in text)
     share = lambda text: (f"[3,{D}]" in text, f"[5,{D}]" in text)
     text = one_step(setup.on(wior.Layout(mesh()), {}, None)).as_text()
@@ -254,9 +255,7 @@ def volume_of_the_block(folder):
     """The program that runs sends in a step what one step by itself does."""
     layout = wior.Layout(mesh(), rows="batch")
     problem, x0, y0 = cleaning()
-    setup = prepare(problem, WIOR_BO, x0, y0, RandomReshuffling(), (8, 16), None, 9, None, None, 0, None, None).on(
-        layout, {}, None
-    )
+    setup = prepare(problem, WIOR_BO, x0, y0, Arguments(RandomReshuffling(), (8, 16), steps=9)).on(layout, {}, None)
     keys = layout.place(blocks.stream_keys(setup.plan, run_key(0)))
     carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
     start = blocks.start_at(setup.plan, 0)

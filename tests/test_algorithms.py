@@ -20,7 +20,7 @@ from wior.baselines import WiRBO
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Herding, Incremental, Independent, RandomReshuffling, ShuffleOnce
 from wior.running import blocks, visits
-from wior.running.solve import posed_for
+from wior.running.arguments import posed_for
 from wior.tasks import quadratic
 
 RATES = (0.07, 0.11, 0.13)  # η, γ, ρ

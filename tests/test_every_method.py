@@ -15,7 +15,7 @@ import wior
 from problems import flat
 from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
-from wior.running.solve import describe_algorithm
+from wior.saving.checkpoint import describe_algorithm
 
 CLASSES = classes()
 SHORT = {"inner_steps": 2, "adjoint_steps": 2, "neumann_terms": 3, "period": 3, "levels": 1, "probability": 0.4}
@@ -139,7 +139,8 @@ def test_what_is_left_to_the_data_is_the_rule_of_the_paper(kind, name, given):
 COPIES = r"""
 import re, jax.numpy as jnp, numpy as np, jax, wior
 from wior.running import blocks
-from wior.running.solve import prepare, run_key
+from wior.running.arguments import Arguments
+from wior.running.setup import prepare, run_key
 from test_every_method import CLASSES, made
 
 n, rng = 300_007, np.random.default_rng(0)
@@ -152,7 +153,7 @@ x, y = {"rows": wior.PerExample(jnp.zeros(n)), "ridge": jnp.zeros(())}, jnp.zero
 for kind in CLASSES:
     if kind.solves is wior.Bilevel:
         batch = (4, 1) if kind.fixed_batches else (4, 5)
-        setup = prepare(problem, made(kind), x, y, wior.orders.RandomReshuffling(), batch, None, 9, None, None, 0, None, 9)
+        setup = prepare(problem, made(kind), x, y, Arguments(wior.orders.RandomReshuffling(), batch, steps=9, record_every=9))
         keys = blocks.stream_keys(setup.plan, run_key(0))
         carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
         arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))

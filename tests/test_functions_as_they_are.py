@@ -1,6 +1,10 @@
 """A result is that of the functions as they are now, whatever they read besides their arguments; nothing unchanged compiles again."""
 
 import dataclasses
+import os
+import subprocess
+import sys
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -286,3 +290,110 @@ def test_fingerprints_of_code():
     assert fingerprint.of_code(measured(1.0, 0)) != fingerprint.of_code(measured(2.0, 0))
     assert fingerprint.of_code(measured(1.0, 0)) != fingerprint.of_code(measured(1.0, 1))
     assert fingerprint.of_code(measured(np.ones(2), 0)) != fingerprint.of_code(measured(np.zeros(2), 0))
+
+
+@pytest.mark.parametrize("primal", [jnp.sign, jax.nn.relu])
+def test_a_rule_of_ones_own_for_a_function_of_jax(primal):
+    held = {"scale": 1.0}
+    straight = jax.custom_vjp(primal)
+    straight.defvjp(lambda y: (primal(y), None), lambda _, g: (held["scale"] * g,))
+    inner = lambda x, y, b: jnp.mean((b[0] @ straight(y + 0.1) - b[1]) ** 2) + 0.1 * jnp.sum(x * y) + jnp.sum(y * y)
+    first = solved(inner).y
+    held["scale"] = 0.1
+    assert np.abs(first - solved(inner).y).max() > 0.01
+
+
+def test_a_rule_of_ones_own_in_the_cleaner_and_the_hypergradient():
+    from wior.cleaning.models import Custom
+
+    held = {"scale": 1.0}
+    bent = jax.custom_jvp(jnp.tanh)
+    bent.defjvps(lambda tangent, value, params: held["scale"] * tangent)
+    model = Custom(lambda params, features: features @ bent(params), jnp.ones((3, 2)))
+    problem = wior.Bilevel(outer, lambda x, y, b: jnp.sum((bent(y) - x) ** 2) + jnp.sum(y * y), (A, B), (A, B))
+    losses = lambda: fingerprint.of_losses(problem, jnp.ones(3), jnp.zeros(3), (12, 12))
+    first, second = model.as_now(A).function, losses()
+    assert (model.as_now(A).function, losses()) == (first, second)
+    held["scale"] = 0.5
+    assert model.as_now(A).function != first
+    assert losses() != second
+
+
+def test_rows_that_only_large_batches_have():
+    weights = np.ones(12)
+    inner = lambda x, y, b: jnp.mean(weights[: len(b[1])] * (b[0] @ y - b[1]) ** 2) + 0.1 * jnp.sum((x - y) ** 2)
+    problem = wior.Bilevel(outer, inner, (A, B), (A, B))
+    first = wior.hypergradient(problem, jnp.ones(3), jnp.ones(3)).gradient
+    large = lambda: solved(inner, wior.baselines.VRBO(0.1, 0.1, 0.1), steps=8).y
+    before = large()
+    weights[5:] = 9.0
+    assert np.abs(first - wior.hypergradient(problem, jnp.ones(3), jnp.ones(3)).gradient).max() > 1e-3
+    assert np.abs(before - large()).max() > 1e-3
+
+
+def test_metrics_that_read_a_clock_are_called():
+    calls = []
+
+    def metrics(x, y):
+        calls.append(0)
+        return {"size": jnp.sum(y), "calls": len(calls)}
+
+    found = solved(penalised(lambda: 0.01), metrics=metrics, record_every=10).history["calls"]
+    assert len(set(found.tolist())) == len(found) == 4
+
+
+def test_metrics_that_are_dataclasses():
+    @dataclasses.dataclass
+    class Scaled:
+        scale: np.ndarray
+
+        def __call__(self, x, y):
+            return {"size": jnp.sum(self.scale * y)}
+
+    metrics = Scaled(np.ones(3))
+    first = solved(penalised(lambda: 0.01), metrics=metrics).history["size"]
+    metrics.scale = np.full(3, 2.0)
+    np.testing.assert_allclose(solved(penalised(lambda: 0.01), metrics=metrics).history["size"], 2 * first, rtol=1e-6)
+
+
+class Measured:
+    """Metrics that cannot be compiled, with attributes that they read and one that they count in."""
+
+    def __init__(self, last):
+        self.a, self.b, self.c, self.d, self.last = *(np.full(3, float(i)) for i in range(4)), last
+        self.calls = 0
+
+    def __call__(self, x, y):
+        self.calls += 1
+        return {"size": float(np.sum(np.asarray(y) * self.last))}
+
+
+def test_code_is_known_by_all_that_it_reads_and_not_by_what_it_counts():
+    one, same, other = Measured(np.ones(3)), Measured(np.ones(3)), Measured(np.zeros(3))
+    same(0.0, 1.0)
+    assert fingerprint.of_code(one) == fingerprint.of_code(same) != fingerprint.of_code(other)
+    settings = dict.fromkeys("abcdefgh", 0.0)
+    reads = lambda x, y: {"size": settings["h"]}
+    before = fingerprint.of_code(reads)
+    settings["h"] = 1.0
+    assert fingerprint.of_code(reads) != before
+
+
+SAME_EVERYWHERE = """
+    import jax, jax.numpy as jnp, numpy as np
+    from wior.saving import fingerprint
+    host = lambda v: np.asarray(v) * 2
+    called = lambda y: jnp.sum(jax.pure_callback(host, jax.ShapeDtypeStruct((3,), jnp.float32), y))
+    names = {"alpha", "beta", "gamma", "delta"}
+    eager = lambda x, y: {"size": 1.0 if "alpha" in {"beta", "gamma", "alpha"} else names}
+    print(fingerprint.fingerprint(called, jnp.ones(3, jnp.float32)), fingerprint.of_code(eager))
+"""
+
+
+def test_fingerprints_are_the_same_in_every_process():
+    def printed(seed):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", textwrap.dedent(SAME_EVERYWHERE)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert printed("1") == printed("2") != ""

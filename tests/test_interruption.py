@@ -318,3 +318,49 @@ def test_metrics_that_cannot_be_compiled_are_called():
 def test_metrics_that_fail_raise_their_own_error():
     with pytest.raises(KeyError, match="missing"):
         runs.solve(metrics=lambda x, y: {"size": y["missing"]})
+
+
+def test_metrics_that_fail_at_the_last_step(tmp_path):
+    calls = []
+
+    def metrics(x, y):
+        calls.append(0)
+        if len(calls) == 6:  # a trace and the names, then the records at 0, 4, 8 and 10
+            raise LookupError("the disk is away")
+        return {"size": float(np.sum(np.asarray(y["slope"]) ** 2)), "first": float(x["dense"][0])}
+
+    options = {"metrics": metrics, "steps": 10, "record_every": 4}
+    with pytest.raises(LookupError):
+        runs.solve(**options, checkpoint=tmp_path / "run")
+    resumed = runs.solve(**options, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.history["step"], [0, 4, 8, 10])
+
+
+def test_an_error_inside_the_first_block(tmp_path):
+    def host(value):
+        raise LookupError("the host is away")
+
+    def inner(x, y, batch):
+        shift = y["shift"][0]
+        scale = jax.pure_callback(host, jax.ShapeDtypeStruct((), shift.dtype), jax.lax.stop_gradient(shift))
+        return runs.inner(x, y, batch) + scale * shift
+
+    problem = runs.problem()
+    own = wior.Bilevel(runs.outer, inner, problem.outer_data, problem.inner_data)
+    with pytest.raises(Exception, match="the host is away") as raised:
+        runs.solve(problem=own, checkpoint=tmp_path / "run")
+    assert raised.value.result.steps == 0
+
+
+def test_a_changed_derivative_is_another_run(tmp_path):
+    held = {"scale": 1.0}
+    bent = jax.custom_jvp(jnp.tanh)
+    bent.defjvps(lambda tangent, value, y: held["scale"] * tangent)
+    inner = lambda x, y, batch: runs.inner(x, y, batch) + jnp.sum(bent(y["slope"]))
+    problem = runs.problem()
+    own = wior.Bilevel(runs.outer, inner, problem.outer_data, problem.inner_data)
+    runs.solve(problem=own, checkpoint=tmp_path / "run", steps=10)
+    runs.solve(problem=own, checkpoint=tmp_path / "run", steps=10)
+    held["scale"] = 2.0
+    with pytest.raises(wior.AnotherRunError, match=r"its losses\.inner is another function"):
+        runs.solve(problem=own, checkpoint=tmp_path / "run", steps=10)

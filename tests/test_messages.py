@@ -406,3 +406,22 @@ def test_orders_by_name_in_a_run():
     by_name = solved(jnp.ones(2), jnp.ones(3), order=("shuffle-once", "flip_flop"))
     by_value = solved(jnp.ones(2), jnp.ones(3), order=(orders.ShuffleOnce(), orders.FlipFlop()))
     np.testing.assert_array_equal(by_name.x, by_value.x)
+
+
+def test_nan_that_a_loss_masks_is_not_blamed():
+    masked = lambda x, y, b: loss(x, y, (jnp.where(jnp.isnan(b[0]), 0.0, b[0]), b[1]))
+    data = (with_nan([7]), B)
+    own = problem(masked, masked, outer_data=data, inner_data=data)
+    with says("a step size that is too large", error=wior.NonFiniteError) as raised:
+        wior.solve(own, wior.WiORBO(1e3, 1e3, 1e3), jnp.ones(2), jnp.ones(3), batch_size=4, steps=900)
+    assert "not finite:" not in str(raised.value)
+
+
+@pytest.mark.parametrize("method", [wior.baselines.F2SA, wior.baselines.BOME, wior.baselines.MEHA])
+def test_penalty_methods_move_what_only_the_outer_loss_uses(method):
+    outer = lambda x, y, b: jnp.mean((b[0] @ y["a"] + y["c"] - b[1]) ** 2)
+    inner = lambda x, y, b: loss(x, y["a"], b)
+    rates = {name: 0.01 for name, field in method.__dataclass_fields__.items() if name.endswith("_lr")}
+    y0 = {"a": jnp.ones(3), "c": jnp.zeros(())}
+    found = wior.solve(problem(outer, inner), method(**rates), jnp.ones(2), y0, batch_size=4, steps=6)
+    assert float(jnp.abs(found.y["c"])) > 0

@@ -20,7 +20,8 @@ from test_every_method import CLASSES, made
 from wior import oracle
 from wior.data import digits
 from wior.running import blocks
-from wior.running.solve import prepare, run_key
+from wior.running.arguments import Arguments
+from wior.running.setup import prepare, run_key
 from wior.tasks import data_cleaning
 from wior.tasks import quadratic as quadratics
 from wior.tasks.data_cleaning import WeightedLoss, auroc, clean_loss
@@ -193,9 +194,8 @@ def test_half_precision_resumes_bit_for_bit(single, tmp_path, order):
 
 def carried(problem, algorithm, x, y, batch_size):
     """The types of what a run carries, before and after a block; nothing is compiled."""
-    setup = prepare(
-        problem, algorithm, x, y, wior.orders.RandomReshuffling(), batch_size, None, 4, None, None, 0, None, 4
-    )
+    given = Arguments(wior.orders.RandomReshuffling(), batch_size, steps=4, record_every=4)
+    setup = prepare(problem, algorithm, x, y, given)
     keys = blocks.stream_keys(setup.plan, run_key(0))
     begin = lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
     advance = lambda carry: blocks.block(

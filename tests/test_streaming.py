@@ -21,7 +21,7 @@ from test_every_method import CASE_OF, made
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Incremental, Order, RandomReshuffling
 from wior.running import blocks
-from wior.running.solve import run_key
+from wior.running.setup import run_key
 
 NAMES = ("outer_data", "inner_data", "data")
 

@@ -188,10 +188,10 @@ def readable(name: str, data: Tree) -> None:
             sources.demand_rows(path_name(name, path), leaf)
 
 
-def non_finite_rows(name: str, data: Tree) -> str:
-    """Which leaves of some data on the device have rows that are not finite, and which rows; empty where none has."""
+def non_finite_rows(name: str, data: Tree) -> dict[str, np.ndarray]:
+    """The leaves of some data on the device that have rows which are not finite, and the numbers of these rows."""
     rows, numbers = (data.rows, data.examples) if isinstance(data, Gathered) else (data, None)
-    found = []
+    found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(rows):
         if not isinstance(leaf, jax.Array) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             continue
@@ -199,11 +199,8 @@ def non_finite_rows(name: str, data: Tree) -> str:
             continue
         wrong = np.flatnonzero(~np.asarray(jnp.isfinite(leaf).reshape(len(leaf), -1).all(1)))
         if wrong.size:
-            places = sorted({int(place) for place in (wrong if numbers is None else np.asarray(numbers)[wrong])})
-            named = ", ".join(map(str, places[:5])) + (", …" if len(places) > 5 else "")
-            count = f"{len(places)} rows" if len(places) > 1 else "1 row"
-            found.append(f"{path_name(name, path)} has NaN or infinity in {count} ({named})")
-    return "; ".join(found)
+            found[path_name(name, path)] = np.unique(wrong if numbers is None else np.asarray(numbers)[wrong])
+    return found
 
 
 def _is_list_of_numbers(value: Any) -> bool:

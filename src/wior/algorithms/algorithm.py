@@ -119,6 +119,8 @@ class Algorithm:
     step_sizes: ClassVar[dict[str, str]]  # which step size moves which variable of the state
     paper: ClassVar[str] = ""
     fixed_batches: ClassVar[bool] = False  # whether the data are cut into batches once, and an order runs over these
+    takes_large_batches: ClassVar[bool] = False  # whether some steps take more examples than a batch has
+    adds_outer_to_y: ClassVar[bool] = False  # whether y descends along the outer loss too, as in penalty methods
     cost_varies: ClassVar[bool] = False  # whether chance decides between steps of very different lengths
 
     def __init_subclass__(cls) -> None:

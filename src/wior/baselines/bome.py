@@ -39,6 +39,7 @@ class BOME(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "outer_lr"}
+    adds_outer_to_y = True
     paper = "Ye, Liu, Wright, Stone, Liu, NeurIPS 2022"
 
     @property

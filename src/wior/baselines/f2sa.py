@@ -42,6 +42,7 @@ class F2SA(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    adds_outer_to_y = True
     paper = "Kwon, Kwon, Wright, Nowak, ICML 2023"
 
     @property

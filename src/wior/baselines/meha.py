@@ -38,6 +38,7 @@ class MEHA(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    adds_outer_to_y = True
     paper = "Liu, Liu, Yao, Zeng, Zhang, ICML 2024"
 
     @property

@@ -37,6 +37,7 @@ class SPABA(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    takes_large_batches = True
     paper = "Chu, Xu, Yao, Zhang, ICML 2024"
     cost_varies = True
 

@@ -31,6 +31,7 @@ class SRBA(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
+    takes_large_batches = True
     paper = "Dagréou, Moreau, Vaiter, Ablin, AISTATS 2024"
 
     @property

@@ -52,6 +52,7 @@ class VRBO(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
+    takes_large_batches = True
     paper = "Yang, Ji, Liang, NeurIPS 2021"
 
     @property

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior.saving.fingerprint import fingerprint
+from wior.saving.fingerprint import of_loss
 from wior.tasks.networks import Layer, mlp, mlp_init
 
 Tree = Any
@@ -86,7 +86,7 @@ class Custom:
     def as_now(self, features: np.ndarray) -> Custom:
         """This model with a function that equals another one only if both compute the same: programs are kept by it."""
         function = self.function.function if isinstance(self.function, _FunctionAsNow) else self.function
-        program = fingerprint(function, self.init(0), jnp.asarray(features[:1]))
+        program = of_loss(function, self.init(0), jnp.asarray(features[:1]))
         return dataclasses.replace(self, function=_FunctionAsNow(function, program))
 
 

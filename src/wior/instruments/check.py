@@ -18,8 +18,9 @@ from wior.instruments.checking.first_steps import first_steps
 from wior.instruments.checking.short_runs import Settings, made, method_for
 from wior.problems import Minimax, Problem
 from wior.problems.movement import unmoved
+from wior.running.arguments import both
 from wior.running.loop import NonFiniteError
-from wior.running.solve import both, solve
+from wior.running.solve import solve
 
 Tree = Any
 

@@ -19,7 +19,8 @@ from wior.devices.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.running import blocks
-from wior.running.solve import Orders, prepare, run_key
+from wior.running.arguments import Arguments, Orders
+from wior.running.setup import prepare, run_key
 
 Tree = Any
 
@@ -82,7 +83,7 @@ def communication(
     if layout is None:
         raise TypeError("mesh must be a jax.sharding.Mesh or a wior.Layout, got None")
     problem, x0, y0 = layout.received(problem, x0, y0)
-    alone = prepare(problem, algorithm, x0, y0, order, batch_size, None, 1, None, None, 0, None, None)
+    alone = prepare(problem, algorithm, x0, y0, Arguments(order, batch_size, steps=1))
     setup = alone.on(layout, {}, None)
     return of_program(one_step(setup).as_text(), layout.mesh.devices.size)
 

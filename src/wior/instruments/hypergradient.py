@@ -54,15 +54,15 @@ def hypergradient(
         problem.demand_resident("hypergradient")
     else:
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
-    problem.check(x, y0)
+    pieces = _pieces(problem, rows)
+    problem.check(x, y0, pieces[0])
     problem = restated(problem, Bilevel, ConditionalBilevel)
-    problem.check(x, y0)
     if tolerance is None:
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)
     compute = _bilevel if isinstance(problem, Bilevel) else _conditional
     sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
-    found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0))
+    found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0, *pieces))
     for name, residual, solved in (
         ("inner problem", found.inner_residual, met[0]),
         ("adjoint system", found.adjoint_residual, met[1]),
@@ -78,6 +78,18 @@ def hypergradient(
 def default_tolerance(y: Tree) -> float:
     """The residual, relative to the first one, to which a solve in the precision of y can be trusted to come."""
     return 1e-11 if jnp.finfo(jnp.result_type(*jax.tree.leaves(y))).eps < 1e-10 else 1e-5
+
+
+def _pieces(problem: Problem, rows: int) -> list[tuple[int, int] | None]:
+    """The numbers of outer and inner rows that the losses are evaluated on: whole pieces, and what remains of the data."""
+    checks.positive_integer("rows", rows)
+    if problem.conditional:
+        return [None]
+    sizes = list(problem.sizes().values())
+    whole = [min(n, rows) for n in sizes]
+    rest = [n % rows or rows if n > rows else n for n in sizes]
+    pair = lambda numbers: (numbers[0], numbers[-1])
+    return [pair(whole), pair(rest)] if rest != whole else [pair(whole)]
 
 
 class _Sizes(NamedTuple):

@@ -24,7 +24,8 @@ from wior.orders import RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.running import blocks
-from wior.running.solve import posed_for, run_key
+from wior.running.arguments import posed_for
+from wior.running.setup import run_key
 
 BATCHES = 64  # of the data at each level, and of each inner set of a conditional problem
 STEPS = 2**16  # over which calls are averaged, a multiple of the default periods

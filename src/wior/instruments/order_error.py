@@ -40,7 +40,8 @@ from wior.orders import Order, named
 from wior.problems import Bilevel, ConditionalBilevel, Problem
 from wior.problems.restated import restated
 from wior.running import blocks
-from wior.running.solve import both, run_key
+from wior.running.arguments import both
+from wior.running.setup import run_key
 
 Tree = Any
 

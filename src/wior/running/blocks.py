@@ -184,13 +184,16 @@ def as_now(plan: Plan, problem: Any, algorithm: Any, x: Tree, y: Tree, batches: 
         return algorithm.step(problem, algorithm.init(problem, x, y), any_draws(plan, problem, algorithm))
 
     problem, x, y = fingerprint.shapes((problem, x, y))
-    found = fingerprint.traced_losses(problem, x, y, batches)
-    if plan.window or not _is_own(algorithm) or fingerprint.has_foreign_rules(found):
+    # a conditional step reads whole inner sets too
+    sizes = (batches, None) if problem.conditional else (batches,)
+    found = [fingerprint.traced_losses(problem, x, y, size) for size in sizes]
+    foreign = any(fingerprint.has_foreign_rules(one) for one in found)
+    if plan.window or algorithm.takes_large_batches or not _is_own(algorithm) or foreign:
         parts = [fingerprint.fingerprint(step, problem, algorithm, x, y)]
     else:
         fields = (getattr(algorithm, field.name) for field in dataclasses.fields(algorithm))
         schedules = (fingerprint.fingerprint(value, jnp.int32(0)) for value in fields if callable(value))
-        parts = [fingerprint.of_program(found), *schedules]
+        parts = [*(fingerprint.of_program(one) for one in found), *schedules]
     for stream in plan.streams:
         if not stream.adaptive and not _is_own(stream.order):
             run = functools.partial(stream.order.run, length=stream.chunk, n=stream.n)

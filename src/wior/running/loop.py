@@ -314,7 +314,7 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
         if stopped_by == "interrupt" or (store is not None and store.checkpoint.at_end):
             run.save("the run has ended and its result is whole, but a new start would go on from there")
         if program.agreed(interrupt.asked):
-            raise Interrupted(_interrupted(run), program.result(run.finished("interrupt")))
+            raise Interrupted(_interrupted(run), program.result(run.finished(stopped_by)))
     report(run.step, run.latest())
     return run.finished(stopped_by)
 
@@ -322,7 +322,8 @@ def drive(program: Program, limits: Limits, store: Store | None, report: Report)
 def _to_the_end(run: _Run, limits: Limits, interrupt: Interrupt) -> str:
     """Steps and records until something stops the run, and what that is."""
     recorded = run.history["step"]
-    if not recorded or (run.step % limits.record_every == 0 and recorded[-1] != run.step):
+    due = run.step % limits.record_every == 0 or run.step == limits.steps
+    if not recorded or (due and recorded[-1] != run.step):
         run.record()
     stopped_by = _reached(run, limits)
     run.begun_at = run.saved_at = run.now()
@@ -345,7 +346,7 @@ def _to_the_end(run: _Run, limits: Limits, interrupt: Interrupt) -> str:
 def _hand_over(run: _Run, error: BaseException) -> NoReturn:
     """Raises an error again, with what the run had reached."""
     reached = run.reached()
-    if reached.step == run.step:
+    if reached.carry is run.carry:
         run.save("the run ends here by an error")
     result = run.program.result(reached)
     if isinstance(error, KeyboardInterrupt):

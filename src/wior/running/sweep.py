@@ -20,8 +20,11 @@ from wior.devices.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.running import blocks, loop
+from wior.running.arguments import Arguments, Orders, demand_algorithm
+from wior.running.measuring import Metrics, compiled
 from wior.running.progress import Report
-from wior.running.solve import Metrics, Orders, Setup, compiled, demand_algorithm, driven, prepare, run_key, title
+from wior.running.setup import Setup, prepare, run_key
+from wior.running.solve import driven, title
 from wior.saving.checkpoint import Checkpoint, describe_algorithm
 
 Tree = Any
@@ -98,25 +101,9 @@ def sweep(
     settings = grid_settings(algorithm, grid)
     algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
     groups = _by_program(algorithms)
+    given = Arguments(order, batch_size, epochs, steps, seed=chosen[0], metrics=metrics, record_every=record_every)
     # one setup for each program: a field that is part of it may change the plan
-    setups = [
-        prepare(
-            problem,
-            algorithms[members[0]],
-            x0,
-            y0,
-            order,
-            batch_size,
-            epochs,
-            steps,
-            None,
-            None,
-            chosen[0],
-            metrics,
-            record_every,
-        )
-        for members in groups
-    ]
+    setups = [prepare(problem, algorithms[members[0]], x0, y0, given) for members in groups]
     if layout is not None:
         more = {"seeds": chosen, "grid": [describe_algorithm(one) for one in algorithms]}
         setups = [one.on(layout, more, checkpoint) for one in setups]

@@ -27,7 +27,8 @@ import numpy as np
 
 from wior import checks
 from wior.devices.layout import in_pieces
-from wior.saving.fingerprint import fingerprint, of_code
+from wior.saving.code import of_code
+from wior.saving.fingerprint import fingerprint, of_loss
 from wior.saving.lock import FolderLock, InUse
 from wior.streaming.sources import Streamed
 
@@ -329,6 +330,11 @@ def describe_tree(data: Tree) -> dict[str, Any]:
 def describe_function(function: Any, *args: Any) -> str:
     """A digest of what a function computes at arguments of these shapes, the arrays that it closes over included."""
     return f"{PROGRAM} {fingerprint(function, *args)}"
+
+
+def describe_loss(loss: Any, *args: Any) -> str:
+    """A digest of a loss and of its derivatives, where these are the user's own."""
+    return f"{PROGRAM} {of_loss(loss, *args)}"
 
 
 def describe_code(function: Any) -> str:

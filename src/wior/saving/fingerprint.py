@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import os
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-LONGEST_TEXT = 16
+from wior.saving.code import LONGEST_TEXT, is_full, of_code
+from wior.saving.content import add_array
+
 JAX_FOLDER = f"{Path(jax.__file__).parent}{os.sep}"
-_numbers = itertools.count()
-_digests: dict[int, tuple[Any, bytes]] = {}  # of arrays of jax, which never change
 
 
 def fingerprint(function: Callable[..., Any], *args: Any) -> str:
@@ -42,6 +40,23 @@ def traced(function: Callable[..., Any], *args: Any) -> ClosedJaxpr:
     return jax.make_jaxpr(lambda *args: function(*args))(*args)
 
 
+def of_loss(loss: Callable[..., Any], *args: Any) -> str:
+    """A digest of what a loss of (variables ..., batch) computes, derivatives of the user's own included."""
+    found = traced(loss, *args)
+    return of_program(traced(functools.partial(_with_derivatives, loss), *args) if has_foreign_rules(found) else found)
+
+
+def _with_derivatives(loss: Callable[..., Any], *args: Any) -> Any:
+    """A value, its gradient and the derivative of that along ones: the programs of all rules are in it."""
+    *variables, batch = zeros(args)
+
+    def gradient(*variables: Any) -> Any:
+        value, back = jax.vjp(lambda *variables: loss(*variables, batch), *variables)
+        return value, back(jax.tree.map(jnp.ones_like, value))
+
+    return jax.jvp(gradient, tuple(variables), jax.tree.map(jnp.ones_like, tuple(variables)))
+
+
 def traced_losses(problem: Any, x: Any, y: Any, batches: tuple[int, int] | None = None) -> ClosedJaxpr:
     """The program of all losses of a problem, at these shapes, with the data as arguments."""
 
@@ -51,10 +66,18 @@ def traced_losses(problem: Any, x: Any, y: Any, batches: tuple[int, int] | None 
     return traced(losses, *shapes((problem, x, y)))
 
 
-def of_losses(problem: Any, x: Any, y: Any) -> str:
-    """A digest of what the losses of a problem compute; with derivatives of the user's own, which they do not show, always another one."""
-    found = traced_losses(problem, x, y)
-    return f"{of_program(found)} {next(_numbers)}" if has_foreign_rules(found) else of_program(found)
+def of_losses(problem: Any, x: Any, y: Any, *batches: tuple[int, int] | None) -> str:
+    """A digest of what the losses of a problem compute with batches of some sizes, with derivatives of the user's own."""
+
+    def losses(problem: Any, x: Any, y: Any, size: Any) -> list[Any]:
+        calls = problem.loss_calls(x, y, size).values()
+        return [_with_derivatives(loss, *args) for loss, args in calls]
+
+    found = [traced_losses(problem, x, y, size) for size in batches]
+    if any(has_foreign_rules(one) for one in found):
+        arguments = shapes((problem, x, y))
+        found = [traced(functools.partial(losses, size=size), *arguments) for size in batches]
+    return " ".join(of_program(one) for one in found)
 
 
 def shapes(values: Any) -> Any:
@@ -84,19 +107,35 @@ def of_program(closed: ClosedJaxpr) -> str:
     return digest.hexdigest()[:LONGEST_TEXT]
 
 
-def of_code(function: Any) -> str:
-    """A digest of a function that cannot be traced: its code, and the numbers, texts and arrays that the code reads."""
-    digest = hashlib.sha256()
-    _callable(digest, function, set())
-    return digest.hexdigest()[:LONGEST_TEXT]
-
-
 def _is_foreign(equation: Any) -> bool:
+    """Whether an equation has rules of derivatives that are not jax's own, as far as they can be found; unknown ones are not."""
     if not equation.primitive.name.startswith("custom_"):
         return False
-    program = equation.params.get("call_jaxpr", equation.params.get("fun_jaxpr"))
-    about = getattr(getattr(program, "jaxpr", program), "debug_info", None)
-    return JAX_FOLDER not in str(getattr(about, "func_src_info", ""))
+    names = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd")
+    rules = [one for name in names if name in equation.params for one in _functions(equation.params[name], {})]
+    known = len(rules) > 1 and all(one.__code__.co_filename.startswith(JAX_FOLDER) for one in rules)
+    return not known
+
+
+def _functions(value: Any, met: dict[int, Any]) -> Iterator[types.FunctionType]:
+    """The functions that a rule of derivatives is made of, as jax wraps them."""
+    if id(value) in met:
+        return
+    met[id(value)] = value
+    parts: list[Any] = []
+    if isinstance(value, types.FunctionType):
+        yield value
+        parts = [cell.cell_contents for cell in value.__closure__ or () if is_full(cell)]
+    elif isinstance(value, functools.partial):
+        parts = [value.func, *value.args, *value.keywords.values()]
+    elif isinstance(value, (tuple, list)):
+        parts = list(value)
+    elif type(value).__name__ in ("WrappedFun", "custom_jvp", "custom_vjp"):
+        parts = [
+            getattr(value, name, None) for name in ("f", "f_transformed", "transforms", "fun", "jvp", "fwd", "bwd")
+        ]
+    for one in (*parts, getattr(value, "__wrapped__", None)):
+        yield from _functions(one, met)
 
 
 def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -112,7 +151,7 @@ def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
 def _closed(digest: Any, closed: ClosedJaxpr) -> None:
     _jaxpr(digest, closed.jaxpr)
     for constant in closed.consts:
-        _array(digest, constant)
+        add_array(digest, constant)
 
 
 def _jaxpr(digest: Any, jaxpr: Jaxpr) -> None:
@@ -121,7 +160,7 @@ def _jaxpr(digest: Any, jaxpr: Jaxpr) -> None:
     def put(atom: Any) -> None:
         if isinstance(atom, Literal):
             digest.update(f"={atom.aval}".encode())
-            _array(digest, atom.val)
+            add_array(digest, atom.val)
         else:
             number = numbers.setdefault(atom, len(numbers))
             digest.update(f" {number}:{atom.aval}".encode())
@@ -140,130 +179,28 @@ def _jaxpr(digest: Any, jaxpr: Jaxpr) -> None:
         put(atom)
 
 
-def _parameter(digest: Any, value: Any, by_identity: bool) -> None:
+def _parameter(digest: Any, value: Any, in_callback: bool) -> None:
     if isinstance(value, ClosedJaxpr):
         _closed(digest, value)
     elif isinstance(value, Jaxpr):
         _jaxpr(digest, value)
     elif isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        _array(digest, value)
+        add_array(digest, value)
     elif isinstance(value, (tuple, list)):
         digest.update(f"{type(value).__name__}{len(value)}".encode())
         for one in value:
-            _parameter(digest, one, by_identity)
+            _parameter(digest, one, in_callback)
     elif isinstance(value, dict):
         for name, one in value.items():
             digest.update(str(name).encode())
-            _parameter(digest, one, by_identity)
-    elif by_identity and hasattr(value, "callback_func"):  # what runs on the host is read there, in every step
-        digest.update(str(id(value.callback_func)).encode())
+            _parameter(digest, one, in_callback)
+    elif isinstance(value, (set, frozenset)):  # texts in a set come in another order in every process
+        digest.update(repr(sorted(map(repr, value))).encode())
+    elif in_callback and callable(getattr(value, "callback_func", value)) and not isinstance(value, type):
+        digest.update(of_code(getattr(value, "callback_func", value)).encode())
     elif callable(value) and not isinstance(value, type):
         # rules of derivatives, made anew by every trace; where they are used, what they compute is in the program
         digest.update(type(value).__name__.encode())
     else:
         text = repr(value)
         digest.update(type(value).__name__.encode() if " at 0x" in text else text.encode())
-
-
-def _array(digest: Any, value: Any) -> None:
-    if not isinstance(value, jax.Array):
-        digest.update(_content(np.asarray(value)))
-        return
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        digest.update(str(value.dtype).encode())
-        value = jax.random.key_data(value)
-    known = _digests.get(id(value))
-    if known is None or known[0]() is not value:
-        number = id(value)
-        known = weakref.ref(value, lambda _: _digests.pop(number, None)), _content(_whole(value))
-        _digests[number] = known
-    digest.update(known[1])
-
-
-def _whole(value: jax.Array) -> np.ndarray:
-    if value.is_fully_addressable:
-        return np.asarray(value)
-    return np.stack([np.asarray(shard.data) for shard in value.addressable_shards])
-
-
-def _content(value: np.ndarray) -> bytes:
-    data = np.ascontiguousarray(value)
-    text = f"{data.dtype}{data.shape}".encode()
-    if data.dtype == object:
-        return hashlib.blake2b(text + repr(value).encode(), digest_size=16).digest()
-    found = hashlib.blake2b(text, digest_size=16)
-    found.update(data.reshape(-1).view(np.uint8).data)
-    return found.digest()
-
-
-def _callable(digest: Any, value: Any, met: set[int]) -> None:
-    if id(value) in met:
-        return
-    met.add(id(value))
-    if isinstance(value, functools.partial):
-        for one in (value.func, *value.args, *value.keywords.items()):
-            _read(digest, one, met)
-    elif isinstance(value, types.MethodType):
-        _callable(digest, value.__func__, met)
-        _read(digest, vars(value.__self__) if hasattr(value.__self__, "__dict__") else None, met)
-    elif isinstance(value, types.FunctionType):
-        _code(digest, value.__code__)
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _is_full(cell)]
-        names = [value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__]
-        for one in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).items(), *cells, *names):
-            _read(digest, one, met)
-    elif hasattr(value, "__wrapped__"):
-        _callable(digest, value.__wrapped__, met)
-    elif callable(value) and isinstance(type(value).__call__, types.FunctionType):
-        _callable(digest, type(value).__call__, met)
-        _read(digest, vars(value) if hasattr(value, "__dict__") else None, met)
-    else:
-        digest.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
-
-
-def _read(digest: Any, value: Any, met: set[int]) -> None:
-    """What code reads: values by their content, functions of the user's by theirs; modules and classes by name."""
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
-        _array(digest, value)
-    elif isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        digest.update(repr(value).encode())
-    elif isinstance(value, (list, set)):  # what code collects changes without changing the code
-        digest.update(type(value).__name__.encode())
-    elif isinstance(value, frozenset):
-        digest.update(repr(sorted(map(repr, value))).encode())
-    elif isinstance(value, (tuple, dict)):
-        if id(value) in met:
-            return
-        met.add(id(value))
-        for one in value.items() if isinstance(value, dict) else value:
-            _read(digest, one, met)
-    elif isinstance(value, (types.ModuleType, type)):
-        digest.update(value.__name__.encode())
-    elif callable(value):
-        _callable(digest, value, met)
-    else:
-        digest.update(type(value).__qualname__.encode())
-
-
-def _code(digest: Any, code: types.CodeType) -> None:
-    digest.update(code.co_code)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _code(digest, constant)
-        else:  # texts in a set come in another order in every process
-            text = sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
-            digest.update(repr(text).encode())
-    digest.update(repr(code.co_names).encode())
-
-
-def _names(code: types.CodeType) -> list[str]:
-    inside = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names(constant)]
-    return [*code.co_names, *inside]
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,181 @@
+"""A run before it starts: its arguments checked, and the plan that follows from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from wior import checks
+from wior.algorithms.algorithm import Algorithm, NotAtHand
+from wior.devices import hosts
+from wior.devices.layout import Layout, Point, Split, place
+from wior.orders import named
+from wior.problems import Problem
+from wior.problems.fixed_batches import InFixedBatches
+from wior.problems.movement import unmoved
+from wior.running import blocks, loop
+from wior.running.arguments import Arguments, both, check_tolerance, demand_algorithm, not_streamed, posed_for
+from wior.running.measuring import describe_metrics, metric_names, metrics_program
+from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree
+
+Tree = Any
+
+LEVELS = ("outer", "inner")
+MOST_REMEMBERED = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """Checked arguments, and the plan that follows from them."""
+
+    problem: Any
+    algorithm: Any
+    x: Tree
+    y: Tree
+    plan: blocks.Plan
+    limits: loop.Limits
+    metric_names: tuple[str, ...]
+    metrics_program: str | None  # what the metrics compute; None where there are none or they are not compiled
+    metrics: dict[str, Any]  # what tells them from others of the same names
+    batches: tuple[int, int]  # rows of an outer and of an inner batch
+    cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
+    alone: Setup | None = None  # of a run on many devices, the same run on one
+
+    def drawn(self, step: int) -> tuple[float, float]:
+        """Passes over the outer and the inner data after `step` steps, all streams together."""
+        sizes = self.problem.sizes()
+        passes = {
+            level: sum(s.chunk for s in self.plan.streams if s.level == level) * step / sizes[level] for level in sizes
+        }
+        outer = passes["outer"]
+        if self.plan.visit_order is not None:
+            if self.algorithm.visit_batches is None:
+                return outer, outer * self.algorithm.inner_epochs
+            return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
+        return outer, passes.get("inner", outer)
+
+    def on(self, layout: Layout, more: dict[str, Any], checkpoint: str | Path | Checkpoint | None) -> Setup:
+        """The same run on many devices; `more` tells it from others beside its description."""
+        if layout.spans_processes:
+            saves = [checkpoint.every_seconds, checkpoint.every_steps] if isinstance(checkpoint, Checkpoint) else None
+            limits, jax_settings = (
+                dataclasses.astuple(self.limits),
+                [jax.__version__, jax.config.read("jax_enable_x64")],
+            )
+            asked = {"mesh": layout.describe(), "length and records": limits, "checkpoint": [checkpoint is None, saves]}
+            hosts.demand_same({**self.describe(), **more, **asked, "jax": jax_settings})
+        cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
+        splits = [Split(f"the {level} batch of", size) for level, size in dict(cut).items()]
+        layout.demand_fit(splits, self.problem, self.x, self.y)
+        point = Point(self.x, self.y)
+        x, y = jax.tree.map(place, point, layout.shardings(point))
+        placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
+        return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
+
+    def placed(self, values: Tree) -> Tree:
+        """Values where the program expects them."""
+        return values if self.plan.layout is None else self.plan.layout.place(values)
+
+    def describe(self) -> dict[str, Any]:
+        """What tells this run from another one, for its checkpoint folder; not where it runs."""
+        if self.alone is not None:
+            return self.alone.describe()
+        return {
+            "problem": type(self.problem).__name__,
+            "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
+            "losses": {
+                name: describe_loss(loss, *args)
+                for name, (loss, args) in self.problem.loss_calls(self.x, self.y, self.batches).items()
+            },
+            "algorithm": describe_algorithm(self.algorithm),
+            "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
+            "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch, *(self.cut or ())],
+            "x0": describe_tree(self.x),
+            "y0": describe_tree(self.y),
+            "metrics": self.metrics,
+            "jax": jax.__version__,
+        }
+
+
+def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: Arguments) -> Setup:
+    """Checks every argument before anything is compiled."""
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}"
+        )
+    demand_algorithm(algorithm)
+    if isinstance(given.seed, bool) or not isinstance(given.seed, (int, np.integer)):
+        raise TypeError(f"seed must be an integer, got {given.seed!r}")
+    x, y = checks.floating("x0", x0), checks.floating("y0", y0)
+    orders = both("order", given.order, problem, named)
+    sizes = both("batch_size", given.batch_size, problem, checks.positive_integer)
+    problem.check(x, y, sizes)
+    checks.warn_of_few_digits("x0", x)
+    checks.warn_of_few_digits("y0", y)
+    posed, batches = _posed(problem, algorithm, x, y, sizes)
+    program = metrics_program(given.metrics, x, y)
+    metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
+    names = metric_names(given.metrics, x, y, program is not None)
+    plan = blocks.make_plan(posed, algorithm, orders, batches, 2**31)
+    limits = _limits(given, plan.steps_in_epoch, names)
+    plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
+    try:
+        plan = blocks.as_now(plan, posed.without_sources(), algorithm, x, y, batches)
+    except NotAtHand:
+        raise ValueError(not_streamed(posed, algorithm, "takes large batches inside of some steps")) from None
+    if not algorithm.adds_outer_to_y:
+        _warn_of_unmoved(problem, x, y, sizes, plan.program)
+    blocks.make_room()
+    cut = sizes if algorithm.fixed_batches else None
+    return Setup(posed, algorithm, x, y, plan, limits, names, program, {"names": list(names), **metrics}, sizes, cut)
+
+
+def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tuple[int, int]) -> tuple[Any, Any]:
+    """The problem as the algorithm takes it, and how many of its examples a batch has."""
+    posed = posed_for(problem, algorithm)
+    if posed is not problem:
+        posed.check(x, y, sizes)
+    if not algorithm.fixed_batches:
+        return posed, sizes
+    if posed.streamed():
+        raise ValueError(not_streamed(posed, algorithm, "remembers every batch of the data, which must be at hand"))
+    return InFixedBatches(posed, sizes), (1, 1)
+
+
+def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...]) -> loop.Limits:
+    if (given.steps is None) == (given.epochs is None):
+        raise ValueError(f"give either steps or epochs, got steps={given.steps!r} and epochs={given.epochs!r}")
+    if given.record_every is not None:
+        checks.positive_integer("record_every", given.record_every)
+    if given.seconds is not None:
+        checks.positive_number("seconds", given.seconds)
+    if given.tolerance is not None:
+        check_tolerance(given.tolerance, names)
+    if given.steps is not None:
+        total = checks.positive_integer("steps", given.steps)
+    else:
+        total = checks.positive_integer("epochs", given.epochs) * steps_in_epoch
+    return loop.Limits(total, given.record_every or -(-total // 100), given.seconds, given.tolerance)
+
+
+_movement: dict[Any, list[str]] = {}  # the sentences for each program, which are the same for the same one
+
+
+def _warn_of_unmoved(problem: Problem, x: Tree, y: Tree, batches: tuple[int, int], program: str) -> None:
+    """Says before a long run which leaves of x0 and y0 it cannot move."""
+    key = type(problem), program, jax.tree.structure((x, y)), batches
+    if key not in _movement:
+        if len(_movement) >= MOST_REMEMBERED:
+            _movement.clear()
+        _movement[key] = unmoved(problem, x, y, batches)
+    for sentence in _movement[key]:
+        warnings.warn(sentence, stacklevel=4)
+
+
+def run_key(seed: int) -> jax.Array:
+    return jax.random.key(int(seed), impl="threefry2x32")
