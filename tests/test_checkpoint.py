@@ -5,6 +5,7 @@ import re
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -125,6 +126,20 @@ def test_a_folder_of_another_run_is_refused_and_kept(finished, options, message)
     assert message in str(raised.value)
     assert str(finished) in str(raised.value)
     runs.solve(checkpoint=finished)
+
+
+def test_an_array_inside_a_helper_makes_another_run(tmp_path):
+    def helped(array):
+        helper = jax.jit(lambda y: jnp.sum(y["slope"] * array))
+        data = runs.problem()
+        inner = lambda x, y, batch: runs.inner(x, y, batch) + helper(y)
+        return wior.Bilevel(runs.outer, inner, data.outer_data, data.inner_data)
+
+    first = runs.solve(problem=helped(np.arange(4.0)), checkpoint=tmp_path / "run", steps=10)
+    again = runs.solve(problem=helped(np.arange(4.0)), checkpoint=tmp_path / "run", steps=10)
+    np.testing.assert_array_equal(first.x["dense"], again.x["dense"])
+    with pytest.raises(wior.AnotherRunError, match=r"its losses\.inner is another function"):
+        runs.solve(problem=helped(np.asarray([0.0, 1.0, 2.0, 4.0])), checkpoint=tmp_path / "run", steps=10)
 
 
 def test_a_checkpoint_past_the_end_is_refused(finished):

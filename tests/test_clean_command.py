@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -489,6 +490,18 @@ def test_a_traceback_is_shown_on_request_only(here, monkeypatch):
     with pytest.raises(RuntimeError, match="it"):
         cli.main()
     assert contents() == before
+
+
+def test_a_save_that_fails_is_reported(here, monkeypatch):
+    def fit(*arguments, **options):
+        warnings.warn("no verified row of 'c': these labels are taken as they are", stacklevel=2)  # is among the notes
+        warnings.warn("checkpoint folder 'saved' cannot be written at step 5: no space left", stacklevel=2)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(LabelCleaner, "fit", fit)
+    with pytest.warns(UserWarning, match="cannot be written at step 5") as warned:
+        assert run(*marked("--checkpoint", "saved")).code == 1
+    assert len(warned) == 1
 
 
 @pytest.mark.parametrize(
