@@ -9,10 +9,10 @@ demo: $(STAMP)  ## find wrong labels in the embedded digits and write a page to 
 	$(BIN)/wior clean
 
 test: lint  ## lint, type check and the test suite
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile
 
 slow: $(STAMP)  ## the tests that take minutes: rates as slopes, the rest of the table of methods
-	$(BIN)/pytest -m slow -n 2
+	$(BIN)/pytest -m slow -n auto
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

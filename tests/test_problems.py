@@ -422,7 +422,10 @@ def test_schedules_are_numbers_at_the_first_step(schedule, value):
 
 
 def test_schedules_may_start_at_zero():
-    wior.WiORBO(0.1, optax.linear_schedule(0.0, 0.1, 10), optax.warmup_cosine_decay_schedule(0.0, 0.1, 5, 20))
+    algorithm = wior.WiORBO(
+        0.1, optax.linear_schedule(0.0, 0.1, 10), optax.warmup_cosine_decay_schedule(0.0, 0.1, 5, 20)
+    )
+    assert [float(rate(0)) for rate in (algorithm.inner_lr, algorithm.adjoint_lr)] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,10 @@ def positive_number(name: str, value: Any, *, infinite: bool = False) -> None:
         raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
+def positive_or_infinite(name: str, value: Any) -> None:
+    positive_number(name, value, infinite=True)
+
+
 def non_negative_number(name: str, value: Any) -> None:
     if not _is_real_number(value):
         raise TypeError(f"{name} must be a number that is not negative, got {value!r} of type {type(value).__name__}")

@@ -131,8 +131,6 @@ class Algorithm:
             value = getattr(self, field.name)
             if field.name.endswith("_lr"):
                 checks.step_size(field.name, value)
-            elif field.name == "radius":
-                checks.positive_number("radius", value, infinite=True)
             elif "check" in field.metadata:
                 field.metadata["check"](field.name, value)
 
@@ -155,7 +153,7 @@ class Algorithm:
         numbers, names, fixed = [], [], []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # an infinite radius is the absence of one, and the program without it is shorter
+            # an infinite bound is the absence of one, and the program without it is shorter
             absent = value is None or (isinstance(value, float) and math.isinf(value))
             if field.metadata.get("static") or callable(value) or absent:
                 fixed.append((field.name, value))

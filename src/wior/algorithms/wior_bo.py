@@ -15,8 +15,8 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, one
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, number, one
 from wior.problems import Batch, Bilevel
 from wior.problems.per_example import descend, shared_part
 
@@ -47,7 +47,7 @@ class WiORBO(Algorithm):
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
-    radius: float = math.inf  # ι
+    radius: float = number(math.inf, checks.positive_or_infinite)  # ι
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}

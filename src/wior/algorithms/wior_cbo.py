@@ -21,8 +21,8 @@ from typing import Any
 
 import jax
 
-from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, number, static
 from wior.algorithms.parts.visit import full_weights, outer_step, visit
 from wior.problems import ConditionalBilevel
 from wior.problems.per_example import descend
@@ -38,7 +38,7 @@ class WiORCBO(Algorithm):
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     inner_epochs: int = static(1)  # S
-    radius: float = math.inf  # ι
+    radius: float = number(math.inf, checks.positive_or_infinite)  # ι
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}

@@ -14,8 +14,8 @@ import dataclasses
 import math
 from typing import Any
 
-from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one
+from wior import checks, oracle, tree
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, one
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.problems import Compositional
 from wior.problems.per_example import shared_part
@@ -30,7 +30,7 @@ class WiORComp(Algorithm):
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
-    radius: float = math.inf  # ι
+    radius: float = number(math.inf, checks.positive_or_infinite)  # ι
 
     solves = Compositional
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}

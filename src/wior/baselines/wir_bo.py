@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one, static
+from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, one, static
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.problems import Bilevel
 from wior.problems.per_example import shared_part
@@ -30,7 +30,7 @@ class WiRBO(Algorithm):
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
-    radius: float = math.inf  # ι
+    radius: float = number(math.inf, checks.positive_or_infinite)  # ι
     separate_streams: bool = static(True, checks.boolean)
 
     solves = Bilevel

@@ -22,7 +22,7 @@ from wior.tasks.task import Task
 
 METHODS = {kind.__name__.lower(): kind for kind in classes()}
 PAPERS: dict[type[Problem], str] = {
-    kind.solves: kind.__name__.lower() for kind in classes() if kind.__name__.startswith("WiOR")
+    kind.solves: kind.__name__.lower() for kind in classes() if kind.__module__.startswith("wior.algorithms.")
 }
 
 

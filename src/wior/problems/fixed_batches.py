@@ -7,6 +7,7 @@ time, and the mean over all batches is the full objective.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -31,8 +32,7 @@ class InFixedBatches(Problem):
     def __post_init__(self) -> None:
         for (level, n), batch in zip(self.problem.sizes().items(), self.batch_sizes, strict=True):
             if n % batch:
-                divisors = [size for size in range(1, n + 1) if n % size == 0]
-                near = sorted(sorted(divisors, key=lambda size: abs(size - batch))[:3])
+                near = sorted(sorted(_divisors(n), key=lambda size: abs(size - batch))[:3])
                 raise ValueError(
                     f"batch_size ({level}) must divide the {n} {level} examples for a method that keeps a memory of every batch, "
                     f"got {batch}; for example {', '.join(map(str, near))}"
@@ -62,6 +62,11 @@ class InFixedBatches(Problem):
 
     def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
         self.problem.check(x, y, self.batch_sizes)
+
+
+def _divisors(n: int) -> set[int]:
+    small = [size for size in range(1, math.isqrt(n) + 1) if n % size == 0]
+    return {*small, *(n // size for size in small)}
 
 
 def _rows(index: jax.Array, batch: int) -> jax.Array:

@@ -10,7 +10,7 @@ Report = Callable[[int, dict[str, Any]], None]
 
 
 @contextlib.contextmanager
-def bar(show: bool | Report, title: str, total: int, done: int = 0) -> Iterator[Report]:
+def bar(show: bool | Report, title: str, total: int) -> Iterator[Report]:
     """Yields `report(step, latest)`, which moves the bar and shows the latest metrics; without `show`, nothing happens.
 
     Where `show` is such a function itself, it is told in place of a bar.
@@ -39,7 +39,7 @@ def bar(show: bool | Report, title: str, total: int, done: int = 0) -> Iterator[
     )
     # on stderr, so that what a program prints can be piped
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, completed=done, latest="")
+        task = progress.add_task(title, total=total, latest="")
 
         def report(step: int, latest: dict[str, Any]) -> None:
             shown = "  ".join(f"{name} {value:.4g}" for name, value in latest.items())
