@@ -50,18 +50,17 @@ def hypergradient(
     conjugate-gradient steps of each solve, `rows` the examples evaluated at once. Raises where a tolerance is not met.
     """
     x, y0 = checks.floating("x", x), checks.floating("y0", y0)
-    if isinstance(problem, Problem):
-        problem.demand_resident("hypergradient")
-    else:
+    if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
-    pieces = _pieces(problem, rows)
+    problem.demand_resident("hypergradient")
+    sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
+    pieces = _pieces(problem, sizes.rows)
     problem.check(x, y0, pieces[0])
     problem = restated(problem, Bilevel, ConditionalBilevel)
     if tolerance is None:
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)
     compute = _bilevel if isinstance(problem, Bilevel) else _conditional
-    sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
     found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0, *pieces))
     for name, residual, solved in (
         ("inner problem", found.inner_residual, met[0]),
@@ -82,7 +81,6 @@ def default_tolerance(y: Tree) -> float:
 
 def _pieces(problem: Problem, rows: int) -> list[tuple[int, int] | None]:
     """The numbers of outer and inner rows that the losses are evaluated on: whole pieces, and what remains of the data."""
-    checks.positive_integer("rows", rows)
     if problem.conditional:
         return [None]
     sizes = list(problem.sizes().values())
