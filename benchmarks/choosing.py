@@ -1,11 +1,11 @@
 """Which method to take when: what each reaches with the same number of oracle calls, every one tuned over the same grid.
 
 Calls are counted in examples, Gc(f) + Gc(g) + JV + HV. A method runs as many steps as its budget of calls allows, for every outer and inner
-step size of the grid (the adjoint, Neumann and penalised rates are the inner one) and three seeds, under two orders; the setting with the
+step size of the grid (the adjoint, Neumann and penalized rates are the inner one) and three seeds, under two orders; the setting with the
 best mean at the end is reported. Everything else is at its default.
 
     python benchmarks/choosing.py ridge     ijcnn1 from WIOR_DATA: a ridge for each feature of a logistic regression
-    python benchmarks/choosing.py cleaning  MNIST from WIOR_DATA: a weight for each of 20000 rows of which half are mislabelled
+    python benchmarks/choosing.py cleaning  MNIST from WIOR_DATA: a weight for each of 20000 rows of which half are mislabeled
     python benchmarks/choosing.py others    closed-form problems of the other four classes
     python benchmarks/choosing.py plot A.json B.json … --png FILE   the results of runs with --json as a picture
     options: [--json FILE] [--only METHOD ...] [--budget BATCHES]
@@ -117,7 +117,7 @@ def others(budget: int = 20_000) -> list[Task]:
     }
     tasks = []
     for name, (problem, batch) in made.items():
-        target, x0 = problem.minimiser(), jnp.zeros(5)
+        target, x0 = problem.minimizer(), jnp.zeros(5)
         score = lambda x, y, target=target: {"gap": jnp.sum((x - target) ** 2) / jnp.sum(target**2)}
         rates = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.3, 0.6)
         tasks.append(Task(name, problem.problem, x0, jnp.zeros(8), batch, *rates, budget, score, "gap"))
@@ -207,9 +207,9 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 def _panel(axes: Any, task: str, rows: list[dict[str, Any]]) -> None:
     by = {(row["method"], row["order"]): row for row in rows}
     names = sorted({row["method"] for row in rows}, key=lambda name: -by[name, "random reshuffling"]["score"])
-    for order, colour, marker in (("independent", "#404040", "o"), ("random reshuffling", "#0072B2", "D")):
+    for order, color, marker in (("independent", "#404040", "o"), ("random reshuffling", "#0072B2", "D")):
         scores = [by[name, order]["score"] for name in names]
-        axes.plot(scores, range(len(names)), marker, color=colour, label=order, markersize=5, alpha=0.85)
+        axes.plot(scores, range(len(names)), marker, color=color, label=order, markersize=5, alpha=0.85)
     for i, name in enumerate(names):
         ends = [by[name, order]["score"] for order in ORDERS]
         axes.plot(ends, [i, i], "-", color="#b0b0b0", linewidth=1, zorder=0)

@@ -163,7 +163,7 @@ def measure(name: str, noise: str, rate: float, seed: int, folder: Path | None) 
         },
         "accuracy": {
             "wior, kept": kept(flagged),
-            "wior, relabelled": accuracy(plain(network, repaired, np.arange(len(rows.labels)), seed)),
+            "wior, relabeled": accuracy(plain(network, repaired, np.arange(len(rows.labels)), seed)),
             "wior, its own model": float(np.mean(cleaner.predict(features[test]) == labels[test])),
             "cleanlab, kept": kept(issues),
             "everything": accuracy(everything),

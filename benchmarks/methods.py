@@ -40,7 +40,7 @@ from workloads import (
 
 FEW, MANY = 4, 64
 NEVER = 10**9  # a record later than any end: the block keeps its own length, and every run is the same program
-FURTHER_RATES = {"neumann_lr": 1e-2, "penalised_lr": 1e-2}
+FURTHER_RATES = {"neumann_lr": 1e-2, "penalized_lr": 1e-2}
 LIMIT = 1.1  # of WiORBO and SOBA against the hand-written scan
 
 

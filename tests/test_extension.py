@@ -134,14 +134,14 @@ class Ridge(Problem):
         self.restated().check(x, y, batches)
 
     def restated(self):
-        return Bilevel(_validation_error, _penalised_error, self.validation, self.training)
+        return Bilevel(_validation_error, _penalized_error, self.validation, self.training)
 
 
 def _validation_error(x, y, rows):
     return jnp.mean((rows[0] @ y - rows[1]) ** 2)
 
 
-def _penalised_error(x, y, rows):
+def _penalized_error(x, y, rows):
     return _validation_error(x, y, rows) + jnp.exp(x) * jnp.sum(y * y)
 
 
@@ -149,7 +149,7 @@ def test_a_problem_class():
     rng = np.random.default_rng(0)
     rows = lambda n: (rng.normal(size=(n, 3)), rng.normal(size=n))
     training, validation = rows(20), rows(12)
-    own, plain = Ridge(training, validation), Bilevel(_validation_error, _penalised_error, validation, training)
+    own, plain = Ridge(training, validation), Bilevel(_validation_error, _penalized_error, validation, training)
     assert isinstance(restated(own, Bilevel), Bilevel)
     options = {"batch_size": 4, "steps": 30}
     arguments = wior.WiORBO(0.1, 0.1, 0.1), jnp.zeros(()), jnp.zeros(3)

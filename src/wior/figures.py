@@ -1,4 +1,4 @@
-"""Pictures: curves with their spread over seeds, in colours that colour-blind readers can tell apart."""
+"""Pictures: curves with their spread over seeds, in colors that color-blind readers can tell apart."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # Okabe and Ito's
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#404040", "#8C6D31", "#999999")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#404040", "#8C6D31", "#999999")
 LINES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
 
 
 class Style(NamedTuple):
-    colour: str
+    color: str
     line: Any = "-"
     width: float = 1.5
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """A colour and a line for each, no two alike."""
+    """A color and a line for each, no two alike."""
     return {
-        label: Style(COLOURS[i % len(COLOURS)], LINES[(2 * (i // len(COLOURS)) + i) % len(LINES)])
+        label: Style(COLORS[i % len(COLORS)], LINES[(2 * (i // len(COLORS)) + i) % len(LINES)])
         for i, label in enumerate(labels)
     }
 
@@ -50,9 +50,9 @@ def curve(axis: Any, along: np.ndarray, values: np.ndarray, style: Style, label:
     with np.errstate(invalid="ignore", over="ignore"):  # of runs that diverged
         mean = values.mean(0)
         std = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    axis.plot(along, mean, color=style.colour, linestyle=style.line, linewidth=style.width, label=label)
+    axis.plot(along, mean, color=style.color, linestyle=style.line, linewidth=style.width, label=label)
     lowest = np.maximum(mean - std, mean / 10) if log else mean - std
-    axis.fill_between(along, lowest, mean + std, color=style.colour, alpha=0.15, linewidth=0)
+    axis.fill_between(along, lowest, mean + std, color=style.color, alpha=0.15, linewidth=0)
 
 
 def legend(figure: Any, axis: Any, columns: int = 4) -> None:

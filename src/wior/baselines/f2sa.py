@@ -32,7 +32,7 @@ class F2SA(Algorithm):
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
-    penalised_lr: Rate  # β, at most about γ/λ
+    penalized_lr: Rate  # β, at most about γ/λ
     penalty: float = number(1.0)  # λ
     inner_steps: int = static(1)  # T
     penalty_growth: float = number(1 / 7, checks.non_negative_number)
@@ -41,7 +41,7 @@ class F2SA(Algorithm):
     separate_streams: bool = static(False, checks.boolean)
 
     solves = Bilevel
-    step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    step_sizes = {"x": "outer_lr", "y": "penalized_lr", "z": "inner_lr"}
     adds_outer_to_y = True
     paper = "Kwon, Kwon, Wright, Nowak, ICML 2023"
 
@@ -55,7 +55,7 @@ class F2SA(Algorithm):
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         x, weight = state.x, decayed(self.penalty, draws.step, -self.penalty_growth)
         inner_lr = decayed(self.inner_lr, draws.step, self.inner_decay)
-        penalised_lr = decayed(self.penalised_lr, draws.step, self.outer_decay)
+        penalized_lr = decayed(self.penalized_lr, draws.step, self.outer_decay)
 
         def turn(
             carry: tuple[Tree, Tree], item: tuple[jax.Array, jax.Array]
@@ -64,7 +64,7 @@ class F2SA(Algorithm):
             xi, zeta = problem.outer_batch(item[0]), problem.inner_batch(item[1])
             at_z = oracle.inner_gradient(problem, x, z, zeta)
             f_y, at_y = oracle.outer_gradient_y(problem, x, y, xi), oracle.inner_gradient(problem, x, y, zeta)
-            moved = descend(y, penalised_lr, plus(f_y, weight, at_y)), descend(z, inner_lr, at_z)
+            moved = descend(y, penalized_lr, plus(f_y, weight, at_y)), descend(z, inner_lr, at_z)
             return moved, (f_y, (at_y, at_z))
 
         (y, z), (seen_f, seen_g) = oracle.scan(turn, (state.y, state.z), (draws.outer[0], draws.inner[0]))

@@ -31,13 +31,13 @@ class MEHA(Algorithm):
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ, of z
-    penalised_lr: Rate  # β, of y
+    penalized_lr: Rate  # β, of y
     proximity: float = number(1.0)  # τ
     penalty: float = number(1.0)  # c
     penalty_growth: float = number(0.25, checks.non_negative_number)
 
     solves = Bilevel
-    step_sizes = {"x": "outer_lr", "y": "penalised_lr", "z": "inner_lr"}
+    step_sizes = {"x": "outer_lr", "y": "penalized_lr", "z": "inner_lr"}
     adds_outer_to_y = True
     paper = "Liu, Liu, Yao, Zeng, Zhang, ICML 2024"
 
@@ -61,7 +61,7 @@ class MEHA(Algorithm):
         d_y = plus(plus(g_y, share, f_y), -pull, tree.sub(y, z))
         moved = State(
             x=descend(x, at_step(self.outer_lr, draws.step), plus(tree.scaled(share, f_x), 1.0, apart), zeta.examples),
-            y=descend(y, at_step(self.penalised_lr, draws.step), d_y),
+            y=descend(y, at_step(self.penalized_lr, draws.step), d_y),
             z=z,
         )
         seen = Seen((one((f_y, f_x)),), (one((at_z, g_y, shared_part(x, apart))),))

@@ -165,7 +165,7 @@ def write(folder: Path, request: Request, task: Task, cleaner: LabelCleaner, fou
         },
     }
     write_json(folder / CONFIG, config)
-    summary = summarise(request, task, cleaner, found, keep, cleaned.name)
+    summary = summarize(request, task, cleaner, found, keep, cleaned.name)
     entries = sorted(entry.name for entry in folder.iterdir() if entry.name not in (CONFIG, SUMMARY))
     summary["files"] = [*entries, CONFIG, SUMMARY]
     write_json(folder / SUMMARY, summary)
@@ -231,7 +231,7 @@ def review(request: Request, task: Task, cleaner: LabelCleaner, found: Findings,
     )
 
 
-def summarise(
+def summarize(
     request: Request, task: Task, cleaner: LabelCleaner, found: Findings, keep: np.ndarray, cleaned: str
 ) -> dict[str, Any]:
     """What was found, for people and for scripts."""
@@ -259,7 +259,7 @@ def summarise(
             {"given": names[at // classes], "suggested": names[at % classes], "rows": int(pairs[at])}
             for at in commonest
         ],
-        "cleaned": {"file": cleaned, "rows": int(keep.sum()), "relabelled": int(moved.sum()) if request.relabel else 0},
+        "cleaned": {"file": cleaned, "rows": int(keep.sum()), "relabeled": int(moved.sum()) if request.relabel else 0},
         "threshold": float(cleaner.threshold),
         "choice": json.loads(json.dumps(cleaner.choice_, default=float)),
         "trials": trials(cleaner),

@@ -65,7 +65,7 @@ def against_the_truth(found: Findings, data: Split, given: np.ndarray, wrong: np
         "all rows as they are": (features, given),
         "the verified rows alone": data.clean,
         "what is kept": (features[~flagged], given[~flagged]),
-        "flagged rows relabelled": (features, repaired),
+        "flagged rows relabeled": (features, repaired),
         "the right labels alone": (features[~wrong], given[~wrong]),
     }
     return {
@@ -77,7 +77,7 @@ def against_the_truth(found: Findings, data: Split, given: np.ndarray, wrong: np
         "recall": recall,
         "f1": 2 * precision * recall / max(precision + recall, 1e-12),
         "auroc": float(auroc(jnp.asarray(found.scores, jnp.float32), jnp.asarray(~wrong))),
-        "right_after_relabelling": float(np.mean(repaired == data.train.labels)),
+        "right_after_relabeling": float(np.mean(repaired == data.train.labels)),
         "test_rows": len(data.test.labels),
         "test_accuracy": {name: accuracy(rows, data.test) for name, rows in trained_on.items()},
     }

@@ -77,7 +77,7 @@ class Design(Protocol):
 
 
 class NoiseModel:
-    """x is the table T: which class is labelled how."""
+    """x is the table T: which class is labeled how."""
 
     def problem(self, material: Material, setting: Setting) -> Bilevel:
         rng = np.random.default_rng(material.seed)
@@ -161,7 +161,7 @@ def trusting_table(classes: int) -> np.ndarray:
 
 
 def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """How the rows that a model takes for a class are labelled, (classes, classes); all of them, or those at `rows`, which may repeat."""
+    """How the rows that a model takes for a class are labeled, (classes, classes); all of them, or those at `rows`, which may repeat."""
     classes = probabilities.shape[1]
     counts = np.full((classes, classes), 1.0 / classes)
     times = None if rows is None else np.bincount(rows, minlength=len(given))
@@ -174,7 +174,7 @@ def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray
 def likeliest_table(
     logs: np.ndarray, given: jax.Array, trusted: np.ndarray, log_t: jax.Array | None = None, passes: int = PASSES
 ) -> jax.Array:
-    """log T under which the given labels are likeliest for a model's log p, by expectation maximisation from log T, or from a trusting start."""
+    """log T under which the given labels are likeliest for a model's log p, by expectation maximization from log T, or from a trusting start."""
     log_t = log_table_of(trusting_table(len(trusted)), trusted) if log_t is None else log_t
     for _ in range(passes):
         posterior = posterior_of(logs, log_t, given)

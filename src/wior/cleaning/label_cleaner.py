@@ -41,7 +41,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    weighting : "auto", "noise", "function" or "row". What is learned of the labels: a table of which class is labelled how, a weight as a function of the
+    weighting : "auto", "noise", "function" or "row". What is learned of the labels: a table of which class is labeled how, a weight as a function of the
         model's output and the given label, or a weight for each row (for many verified rows).
     model : "auto", "linear", "mlp", or a `Custom(function, params)` of logits as one's own function of parameters and features.
     hidden : widths of the hidden layers of "mlp".
@@ -273,7 +273,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         hidden = () if self.model == "linear" else self.hidden
         if hidden is None:
             hidden = (64,) if len(X) < 5000 else (256, 128) if X.shape[1] >= 200 else (128,)
-        return Network.standardising(X, tuple(int(width) for width in hidden), classes)
+        return Network.standardizing(X, tuple(int(width) for width in hidden), classes)
 
     def _check_model(self, model: Network | Custom, X: np.ndarray, classes: int) -> None:
         if isinstance(model, Custom):

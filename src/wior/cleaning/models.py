@@ -1,4 +1,4 @@
-"""What the labels are learned by: a linear model or a network on standardised features, or a function of the user's own.
+"""What the labels are learned by: a linear model or a network on standardized features, or a function of the user's own.
 
 A model is a tree with `init(seed)`, which makes its parameters, and `logits(parameters, features)`.
 """
@@ -33,39 +33,39 @@ class Model(Protocol):
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["centre", "scale", "bound"],
+    data_fields=["center", "scale", "bound"],
     meta_fields=["hidden", "classes", "gain"],
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
-    """Layers with rectifiers between them, on columns that are standardised in the batch: no second copy of the data is made."""
+    """Layers with rectifiers between them, on columns that are standardized in the batch: no second copy of the data is made."""
 
-    centre: jax.Array
+    center: jax.Array
     scale: jax.Array
-    bound: jax.Array  # of a standardised value
+    bound: jax.Array  # of a standardized value
     hidden: tuple[int, ...]  # none: a linear model
     classes: int
     gain: float  # of the first layer, for rows that are shorter than they have columns
 
     @classmethod
-    def standardising(cls, features: np.ndarray, hidden: tuple[int, ...], classes: int) -> Network:
+    def standardizing(cls, features: np.ndarray, hidden: tuple[int, ...], classes: int) -> Network:
         mean, deviation = column_statistics(features)
         varying = deviation > np.maximum(1e-6 * np.abs(mean), 1e-36)
         length = min(float(varying.sum()), LONGEST)
         shrink = (length / max(int(varying.sum()), 1)) ** 0.5
         scale = np.where(varying, shrink / np.where(varying, deviation, 1.0), 0.0)
         gain = (features.shape[1] / max(length, 1.0)) ** 0.5
-        centre, factor, bound = (jnp.asarray(value, jnp.float32) for value in (mean, scale, FURTHEST * shrink))
-        return cls(centre, factor, bound, hidden, classes, gain)
+        center, factor, bound = (jnp.asarray(value, jnp.float32) for value in (mean, scale, FURTHEST * shrink))
+        return cls(center, factor, bound, hidden, classes, gain)
 
     def init(self, seed: int) -> tuple[Layer, ...]:
-        first, *others = mlp_init(jax.random.key(seed), (len(self.centre), *self.hidden, self.classes), jnp.float32)
+        first, *others = mlp_init(jax.random.key(seed), (len(self.center), *self.hidden, self.classes), jnp.float32)
         if not self.hidden:  # nothing to break the symmetry of
             return (first._replace(weights=jnp.zeros_like(first.weights)),)
         return (first._replace(weights=first.weights * self.gain), *others)
 
     def logits(self, params: Tree, features: jax.Array) -> jax.Array:
-        inputs = (features.astype(jnp.float32) - self.centre) * self.scale
+        inputs = (features.astype(jnp.float32) - self.center) * self.scale
         return mlp(params, jnp.clip(inputs, -self.bound, self.bound))
 
 

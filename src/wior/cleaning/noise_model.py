@@ -1,10 +1,10 @@
 """Hyper-data cleaning with a noise model: which labels come out of which is learned, and every row, right or wrong, teaches.
 
     min over x of  mean over verified rows of −log p(true label; row)
-    where y_x minimises  mean over training rows of −log Σ_c p(c; row) T[c, given] + λ · mean over verified rows of −log p(true label; row)
+    where y_x minimizes  mean over training rows of −log Σ_c p(c; row) T[c, given] + λ · mean over verified rows of −log p(true label; row)
                          + (L2 / 2) ‖weights of y‖²
 
-p = softmax of the model y; T = softmax of the rows of x: T[c, given] is the probability that a row of class c was labelled `given`. By Bayes'
+p = softmax of the model y; T = softmax of the rows of x: T[c, given] is the probability that a row of class c was labeled `given`. By Bayes'
 rule a label is right with probability p(given) T[given, given] / Σ_c p(c) T[c, given].
 
 The corrected loss with a known T is Patrini et al., CVPR 2017; T from rows that are verified, estimated once, is Hendrycks et al., NeurIPS 2018. Here T is the

@@ -1,4 +1,4 @@
-"""Pictures of what was found: the scores, how it was learned, and which class was labelled how."""
+"""Pictures of what was found: the scores, how it was learned, and which class was labeled how."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def save(
     figure = figures.new_figure(3, 1)
     histogram, learning, noise = figure.subplots(1, 3)
     edges = np.linspace(0, 1, 51)
-    for part, colour, label in (
-        (scores < threshold, figures.COLOURS[1], "flagged"),
-        (scores >= threshold, figures.COLOURS[0], "kept"),
+    for part, color, label in (
+        (scores < threshold, figures.COLORS[1], "flagged"),
+        (scores >= threshold, figures.COLORS[0], "kept"),
     ):
-        histogram.hist(scores[part], edges, color=colour, label=f"{label}: {int(part.sum()):,}")
+        histogram.hist(scores[part], edges, color=color, label=f"{label}: {int(part.sum()):,}")
     histogram.axvline(threshold, color="0.2", linestyle=figures.LINES[2], linewidth=1)
     histogram.set(title="Scores", xlabel="probability that the label is right", ylabel="rows", yscale="log")
     histogram.legend(frameon=False)
@@ -37,12 +37,12 @@ def save(
     for curve in curves:
         look = looks[curve.name]
         label = curve.name.partition("(")[2].rstrip(")")
-        learning.plot(curve.steps, curve.values, color=look.colour, linestyle=look.line, label=label)
+        learning.plot(curve.steps, curve.values, color=look.color, linestyle=look.line, label=label)
     learning.set(title="Loss on verified rows held out", xlabel="steps", ylim=(0, None))
     if curves:
         learning.legend(frameon=False, fontsize=7)
     picture = noise.imshow(table, cmap="Blues", vmin=0, vmax=1)
-    noise.set(title="How a class is labelled", xlabel="given label", ylabel="class")
+    noise.set(title="How a class is labeled", xlabel="given label", ylabel="class")
     if len(classes) <= NAMED_CLASSES:
         short = [plain(name) for name in classes]
         noise.set_xticks(range(len(classes)), short, rotation=90)

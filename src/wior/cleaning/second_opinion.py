@@ -55,24 +55,24 @@ def second_opinion(
     temperature = 1.0
     for number in range(rounds):
         kept = posterior[np.arange(len(given)), given] >= 0.5
-        judgement = _judged(material, kept, parts(number), folds(number), members, number, rounds, begin)
-        temperature = judgement.temperature
-        log_t = likeliest_table(judgement.logs, material.given, material.trusted, log_t, ESTIMATES)
-        posterior = posterior_of(judgement.logs, log_t, material.given)
+        judgment = _judged(material, kept, parts(number), folds(number), members, number, rounds, begin)
+        temperature = judgment.temperature
+        log_t = likeliest_table(judgment.logs, material.given, material.trusted, log_t, ESTIMATES)
+        posterior = posterior_of(judgment.logs, log_t, material.given)
     kept = posterior[np.arange(len(given)), given] >= 0.5
     everyone = np.arange(len(material.verified[1]))
     params = _learned(material, np.flatnonzero(kept), everyone, material.seed, begin("what is kept", 1))
     return Opinion(posterior, np.asarray(jnp.exp(log_t)), params, temperature)
 
 
-class _Judgement(NamedTuple):
+class _Judgment(NamedTuple):
     logs: np.ndarray  # (rows, classes): log p by models that did not see the row
     temperature: float
 
 
 def _judged(
     material: Material, kept: np.ndarray, parts: Parts, folds: Parts, members: int, number: int, rounds: int, begin: Begin
-) -> _Judgement:  # fmt: skip
+) -> _Judgment:  # fmt: skip
     features, labels = material.verified
     logs = np.zeros((members, len(kept), material.classes), np.float32)
     known, right = [], []
@@ -88,7 +88,7 @@ def _judged(
             right.append(np.asarray(labels)[held])
     temperature = best_temperature(np.concatenate(known), np.concatenate(right))
     together = np.exp(tempered(logs, temperature)).mean(0)
-    return _Judgement(np.log(together + LEAST), temperature)
+    return _Judgment(np.log(together + LEAST), temperature)
 
 
 def _learned(material: Material, rows: np.ndarray, verified: np.ndarray, seed: int, report: Report) -> Tree:

@@ -65,7 +65,7 @@ def against_the_truth(demo: Mapping[str, Any]) -> Group:
         table.title_justify, table.title_style = "left", "bold"
     for name in ("precision", "recall", "F1", "AUROC", "right after --relabel"):
         found.add_column(name, justify="right")
-    values = (demo["precision"], demo["recall"], demo["f1"], demo["auroc"], demo["right_after_relabelling"])
+    values = (demo["precision"], demo["recall"], demo["f1"], demo["auroc"], demo["right_after_relabeling"])
     found.add_row(*(f"{value:.3f}" for value in values))
     gained.add_column("trained on")
     gained.add_column("accuracy", justify="right")
@@ -80,14 +80,14 @@ def files(summary: Mapping[str, Any], folder: Path) -> Table:
     left_out = summary["rows"] - cleaned["rows"]
     copied = (
         (True, f"{cleaned['rows']:,} rows"),
-        (cleaned["relabelled"], f"{cleaned['relabelled']:,} relabelled"),
+        (cleaned["relabeled"], f"{cleaned['relabeled']:,} relabeled"),
         (left_out, f"{left_out:,} left out"),
     )
     for name, what in (
         ("review.html", "open it in a browser: look at the flagged rows, keep, fix or skip, export the decisions"),
         ("rows.csv", "score, weight and suggested label of every row"),
         (cleaned["file"], ", ".join(text for count, text in copied if count)),
-        ("overview.png", "scores, learning curves, how a class is labelled"),
+        ("overview.png", "scores, learning curves, how a class is labeled"),
     ):
         table.add_row(Text(str(folder / name), "bold"), what)
     return table

@@ -1,7 +1,7 @@
 """Hyper-data cleaning with a weight *function*: which labels are wrong follows from what the model says of them.
 
     min over x of  mean over verified rows of CE(y_x; row)
-    where y_x minimises  mean over training rows of w(x, y; row) CE(y; row) + (L2 / 2) ‖weights of y‖²
+    where y_x minimizes  mean over training rows of w(x, y; row) CE(y; row) + (L2 / 2) ‖weights of y‖²
 
     w = σ(a·φ + b + Σ_c p_c T[given, c])
 

@@ -7,7 +7,7 @@ from wior.data.mnist import mnist
 from wior.data.omniglot import omniglot
 from wior.data.rows import Parts, Rows, Split, TrainTest, split
 from wior.data.synthetic import blobs, glyphs
-from wior.data.tabular import covtype, ijcnn1, standardise
+from wior.data.tabular import covtype, ijcnn1, standardize
 from wior.data.tiny_imagenet_fs import tiny_imagenet_fs
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "mnist",
     "omniglot",
     "split",
-    "standardise",
+    "standardize",
     "tiny_imagenet_fs",
     "with_rotations",
 ]

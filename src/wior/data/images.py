@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def colour(data: bytes, name: object, side: int) -> np.ndarray:
+def color(data: bytes, name: object, side: int) -> np.ndarray:
     """(side, side, 3) of uint8; an image of another size is resized with the Lanczos filter."""
     from PIL import Image
 

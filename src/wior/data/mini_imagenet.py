@@ -24,7 +24,7 @@ import numpy as np
 from wior.data.arrays import remembered
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import VARIABLE, cache_folder, looked_in, places
-from wior.data.images import colour
+from wior.data.images import color
 from wior.data.pickles import read_plain_pickle
 from wior.data.progress import progress_bar
 from wior.data.source import contents
@@ -69,7 +69,7 @@ def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, prog
     raise FileNotFoundError(
         f"MiniImageNet is not in {looked_in(folder)}{unfinished}, and ImageNet's terms allow no public download. Make it from ImageNet "
         f"or get it from somebody who has it, and put {LAYOUTS} into {cache_folder() / FOLDERS[0]}, or into DIR/{FOLDERS[0]} of "
-        f"any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A colour stand-in is tiny_imagenet_fs"
+        f"any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A color stand-in is tiny_imagenet_fs"
     )
 
 
@@ -96,7 +96,7 @@ def read_lists(lists: Mapping[str, Path], images: Path, strict: bool = True, pro
         decoded = np.empty((len(wanted), SIDE, SIDE, 3), np.uint8)
         with progress_bar(progress, "decoding MiniImageNet") as at:
             for place, file in enumerate(wanted):
-                decoded[place] = colour((images / file).read_bytes(), images / file, SIDE)
+                decoded[place] = color((images / file).read_bytes(), images / file, SIDE)
                 at(place + 1, len(wanted))
         return {"images": decoded}
 

@@ -21,7 +21,7 @@ def blobs(
     noise: float = 0.6,
     seed: int = 0,
 ) -> Parts:
-    """A Gaussian cloud for each class around a centre of its own, in half of the inputs; the others tell nothing."""
+    """A Gaussian cloud for each class around a center of its own, in half of the inputs; the others tell nothing."""
     for name, number in {
         "train": train,
         "valid": valid,
@@ -32,11 +32,11 @@ def blobs(
         if number < 1:
             raise ValueError(f"{name} is too small for blobs, which need rows, inputs and at least two classes")
     random = np.random.default_rng(seed)
-    centres = random.normal(size=(classes, inputs)) * (np.arange(inputs) < (inputs + 1) // 2)
+    centers = random.normal(size=(classes, inputs)) * (np.arange(inputs) < (inputs + 1) // 2)
 
     def part(n: int) -> Rows:
         labels = random.integers(0, classes, n).astype(np.int32)
-        return Rows((centres[labels] + noise * random.normal(size=(n, inputs))).astype(np.float32), labels)
+        return Rows((centers[labels] + noise * random.normal(size=(n, inputs))).astype(np.float32), labels)
 
     return Parts(part(train), part(valid), part(test))
 

@@ -50,13 +50,13 @@ def ijcnn1(folder: str | Path | None = None, *, progress: bool = False) -> Parts
 
 
 def covtype(folder: str | Path | None = None, *, progress: bool = False) -> Rows:
-    """Features (581012, 54) as published, not standardised, labels 0 to 6 (published as 1 to 7). No split is fixed."""
+    """Features (581012, 54) as published, not standardized, labels 0 to 6 (published as 1 to 7). No split is fixed."""
     path = find(COVTYPE_ARRAYS, COVTYPE_TEXT, folder=folder, progress=progress)
     return read_covtype_arrays(path) if path.suffix == ".npz" else read_covtype_text(path)
 
 
-def standardise(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """`rows` with the mean and the standard deviation of each column of `by` taken out; constant columns are only centred."""
+def standardize(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """`rows` with the mean and the standard deviation of each column of `by` taken out; constant columns are only centered."""
     mean, deviation = by.mean(0, dtype=np.float64), by.std(0, dtype=np.float64)
     constant = deviation < 1e-7 * np.maximum(np.abs(mean), 1)
     return ((rows - mean) / np.where(constant, 1, deviation)).astype(np.float32)

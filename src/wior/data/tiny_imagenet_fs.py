@@ -13,7 +13,7 @@ import numpy as np
 from wior.data.arrays import read_arrays
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
-from wior.data.images import colour
+from wior.data.images import color
 from wior.data.progress import progress_bar
 from wior.data.source import Source
 
@@ -49,6 +49,6 @@ def read_part(path: Path, classes: int, per_class: int, progress: bool = False) 
     images = np.empty((n, SIDE, SIDE, 3), np.uint8)
     with progress_bar(progress, f"decoding {path.name}") as at:
         for place, i in enumerate(np.argsort(labels, kind="stable")):
-            images[place] = colour(jpeg[offsets[i] : offsets[i + 1]].tobytes(), f"image {i} of {path}", SIDE)
+            images[place] = color(jpeg[offsets[i] : offsets[i + 1]].tobytes(), f"image {i} of {path}", SIDE)
             at(place + 1, n)
     return ImageClasses(images.reshape(classes, per_class, SIDE, SIDE, 3), tuple(arrays["wnids"].tolist()))

@@ -341,9 +341,9 @@ def plot_all(task: Task, outcomes: Sequence[Outcome]) -> Any:
     )
     for axis, (name, values, title) in zip(axes, panels, strict=True):
         for place, (one, own) in enumerate(zip(ranked, values, strict=True)):
-            colour = "#0072B2" if one.label.startswith("WiOR") else "#404040"
+            color = "#0072B2" if one.label.startswith("WiOR") else "#404040"
             spread = own.std(ddof=1) if len(own) > 1 else 0.0
-            axis.errorbar(own.mean(), place, xerr=spread, fmt="o", color=colour, markersize=4)
+            axis.errorbar(own.mean(), place, xerr=spread, fmt="o", color=color, markersize=4)
         figures.tidy(axis)
         axis.set(xlabel=title, xscale="linear" if name == "f1" else "log")
         axis.xaxis.set_minor_formatter(NullFormatter())

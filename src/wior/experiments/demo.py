@@ -56,7 +56,7 @@ class Method(NamedTuple):
     order_name: str
     algorithm: Algorithm
     order: Order
-    colour: str  # Okabe and Ito's, which colour-blind readers can tell apart
+    color: str  # Okabe and Ito's, which color-blind readers can tell apart
     line: Any
 
 
@@ -90,7 +90,7 @@ def demo(
         task = data_cleaning(*rows, sizes=NETWORK, rate=rate, noise=noise, l2=L2, seed=DATA_SEED)
         steps = QUICK_STEPS if quick else STEPS
         outcomes = compare(task, seeds, steps, progress)
-        summary = summarise(outcomes, task, rate, noise, steps)
+        summary = summarize(outcomes, task, rate, noise, steps)
         write_curves(outcomes, folder / CURVES)
         plot(outcomes, f"{rate:.0%} of the training labels are wrong ({noise})", folder / PLOT)
         (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
@@ -153,7 +153,7 @@ def progress_bar(show: bool, total: int) -> Iterator[Callable[[str], None]]:
         yield now
 
 
-def summarise(outcomes: list[Outcome], task: DataCleaning, rate: float, noise: str, steps: int) -> dict[str, Any]:
+def summarize(outcomes: list[Outcome], task: DataCleaning, rate: float, noise: str, steps: int) -> dict[str, Any]:
     """Everything the tables show, as numbers, and what is needed to run it again."""
     sizes, wrong = task.problem.sizes(), int(task.wrong.sum())
     right = sizes["inner"] - wrong
@@ -269,9 +269,9 @@ def plot(outcomes: list[Outcome], title: str, path: Path) -> None:
             mean, std = values.mean(0), deviation(values)
             for axis, along in zip(row, (result.history["step"], seconds), strict=True):
                 label = f"{method.name}, {method.order_name}"
-                axis.plot(along, mean, color=method.colour, linestyle=method.line, linewidth=1.8, label=label)
+                axis.plot(along, mean, color=method.color, linestyle=method.line, linewidth=1.8, label=label)
                 lowest = np.maximum(mean - std, 1e-6)
-                axis.fill_between(along, lowest, mean + std, color=method.colour, alpha=0.18, linewidth=0)
+                axis.fill_between(along, lowest, mean + std, color=method.color, alpha=0.18, linewidth=0)
     axes[0, 0].set(ylabel="clean-set loss (log scale)", yscale="log")
     axes[0, 0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0, 0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -170,7 +170,7 @@ class FewShot:
         return (
             f"Data: {facts['data']}, {facts['classes']} classes. {facts['tasks']['train']} training tasks in batches of {task.batch_size[0]}, "  # type: ignore[index]
             f"{facts['queries']} query images a class; accuracy and loss on {facts['tasks']['test']} tasks of held-out classes after {facts['inner_steps']} "
-            f"steps of {self.inner_lr:g} on the support set. {facts['filters']} filters a layer, {facts['halving']}; normalised {facts['normalisation']}; features of "
+            f"steps of {self.inner_lr:g} on the support set. {facts['filters']} filters a layer, {facts['halving']}; normalized {facts['normalization']}; features of "
             f"length {self.length:g} in 5-way tasks, growing as the root of the ways, so that the inner problem is smooth whatever the network. An inner "
             "step has as many images as the support set: each once without replacement, a draw with replacement under independent sampling. Every "
             f"method has the grid of outer steps {facts_of(task, 'outer_lr')} and adjoint or Neumann steps {facts_of(task, 'adjoint_lr')}; the setting is "

@@ -1,4 +1,4 @@
-"""Figure 1: invariant risk minimisation under four orders, at the paper's step sizes and where the order can be seen."""
+"""Figure 1: invariant risk minimization under four orders, at the paper's step sizes and where the order can be seen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.invariant_risk import invariant_risk
 from wior.tasks.task import Task
 
-TITLE = "Invariant risk minimisation"
+TITLE = "Invariant risk minimization"
 FIGURE = "Figure 1 of Li and Huang, NeurIPS 2024: the objective above its minimum, which is known, against passes over the rows."
 
 ROWS, QUICK_ROWS = 1000, 300

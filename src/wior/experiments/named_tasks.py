@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wior.data import Rows, blobs, covtype, ijcnn1, standardise
+from wior.data import Rows, blobs, covtype, ijcnn1, standardize
 from wior.experiments import cleaning, few_shot
 from wior.experiments.experiment import Options
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
-from wior.tasks.auc import auc_maximisation
+from wior.tasks.auc import auc_maximization
 from wior.tasks.invariant_risk import invariant_risk
 from wior.tasks.meta_regression import meta_regression
 from wior.tasks.portfolio import portfolio
@@ -42,12 +42,12 @@ def shorter(make: Callable[[Options], Task]) -> Callable[[Options], Task]:
 
 
 def covtype_parts(data: Path | None, progress: bool) -> tuple[Rows, Rows, Rows]:
-    """Three fifths to train, one to validate, one to test, at random; the ten measured columns standardised by the first."""
+    """Three fifths to train, one to validate, one to test, at random; the ten measured columns standardized by the first."""
     rows = covtype(data, progress=progress)
     shuffled = np.random.default_rng(SPLIT_SEED).permutation(len(rows.labels))
     cuts = np.split(shuffled, [3 * len(shuffled) // 5, 4 * len(shuffled) // 5])
     measured = rows.features[:, :10]
-    features = np.concatenate([standardise(measured, measured[cuts[0]]), rows.features[:, 10:]], 1)
+    features = np.concatenate([standardize(measured, measured[cuts[0]]), rows.features[:, 10:]], 1)
     train, valid, test = (Rows(features[cut], rows.labels[cut]) for cut in cuts)
     return train, valid, test
 
@@ -66,7 +66,7 @@ def _on_ijcnn1(make: Callable[..., Task]) -> Callable[[Options], Task]:
 
 TASKS: dict[str, Named] = {
     "irm": Named(
-        "invariant risk minimisation (figure 1)",
+        "invariant risk minimization (figure 1)",
         ConditionalBilevel,
         "synthetic",
         shorter(lambda options: invariant_risk()),
@@ -100,8 +100,8 @@ TASKS: dict[str, Named] = {
         "covtype",
         shorter(lambda options: ridge_per_class(*covtype_parts(options.data, options.progress), classes=7)),
     ),
-    "auc": Named("AUC maximisation", Minimax, "synthetic", shorter(lambda options: auc_maximisation())),
-    "auc-ijcnn1": Named("AUC maximisation", Minimax, "ijcnn1", _on_ijcnn1(auc_maximisation)),
+    "auc": Named("AUC maximization", Minimax, "synthetic", shorter(lambda options: auc_maximization())),
+    "auc-ijcnn1": Named("AUC maximization", Minimax, "ijcnn1", _on_ijcnn1(auc_maximization)),
     "portfolio": Named("mean-variance portfolio", Compositional, "synthetic", shorter(lambda options: portfolio())),
     "meta-regression": Named(
         "one gradient step to a new sine wave",

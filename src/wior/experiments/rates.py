@@ -530,9 +530,9 @@ def plot(results: Mapping[str, Mapping[str, Arrays]], folder: Path) -> None:
             ends = np.array([one.squared[:, -1].mean() for one in curves(arrays)])
             slope, height = np.polyfit(np.log(arrays["etas"]), np.log(ends), 1)
             style = styles[name]
-            axis.loglog(arrays["etas"], ends, "o", color=style.colour, markersize=4)
+            axis.loglog(arrays["etas"], ends, "o", color=style.color, markersize=4)
             line = np.exp(height) * arrays["etas"] ** slope
-            axis.loglog(arrays["etas"], line, color=style.colour, linestyle=style.line, label=f"{name}: {slope:.2f}")
+            axis.loglog(arrays["etas"], line, color=style.color, linestyle=style.line, label=f"{name}: {slope:.2f}")
         axis.set(title=PROBLEMS[problem], xlabel="step size η", ylabel="mean of ‖∇h‖² at the end")
         axis.legend(fontsize=7, frameon=False)
         figures.tidy(axis)
@@ -547,7 +547,7 @@ def plot(results: Mapping[str, Mapping[str, Arrays]], folder: Path) -> None:
                 fewest = fewest_calls(runs, weights(len(runs[0].squared), 0), EPSILONS, criterion)
                 power, style = powers(EPSILONS, fewest)[0], styles[name]
                 label = name if np.isnan(power) else f"{name}: {power:.2f}"
-                axis.loglog(1 / EPSILONS, fewest[0], color=style.colour, linestyle=style.line, label=label)
+                axis.loglog(1 / EPSILONS, fewest[0], color=style.color, linestyle=style.line, label=label)
             axis.set(title=f"{PROBLEMS[problem]}\n{meaning}", xlabel="1/ε", ylabel="oracle calls")
             axis.title.set_fontsize(8)
             axis.legend(fontsize=6, frameon=False)

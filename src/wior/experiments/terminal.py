@@ -12,7 +12,7 @@ from rich.text import Text
 
 from wior.experiments.comparison import in_microseconds, with_deviation
 
-COLOURS = {"holds": "green", "partly": "yellow", "does not hold": "red"}
+COLORS = {"holds": "green", "partly": "yellow", "does not hold": "red"}
 SHOWN = 2  # measures in a table of 100 columns
 
 
@@ -23,7 +23,7 @@ def shown(summary: Mapping[str, Any]) -> Group:
         row = Table.grid(padding=(0, 2))
         row.add_column(justify="right", width=13)
         row.add_column()
-        row.add_row(Text(claim["verdict"], f"bold {COLOURS[claim['verdict']]}"), claim["text"])
+        row.add_row(Text(claim["verdict"], f"bold {COLORS[claim['verdict']]}"), claim["text"])
         row.add_row("", Text(claim["evidence"], "dim"))
         parts += [row, ""]
     for title, rows in _groups(summary).items():

@@ -153,7 +153,7 @@ def one_hypergradient(
 
 
 def newton(function: Callable[[Tree], jax.Array], y0: Tree, tolerance: Any, limit: int) -> tuple[Tree, Any, Any]:
-    """Minimises a smooth convex function: the solution, its gradient norm and the norm that was asked for."""
+    """Minimizes a smooth convex function: the solution, its gradient norm and the norm that was asked for."""
     gradient = jax.grad(function)
     first = tree.norm(gradient(y0))
     needed = tolerance * jnp.maximum(first, 1.0)

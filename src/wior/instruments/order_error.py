@@ -184,8 +184,8 @@ def plot_order_errors(measured: list[OrderError], path: str | Path | None = None
         k, start = measured[0].k.astype(float), float(measured[0].largest[name][0])
         if start > 0:
             for slope, style in ((1, ":"), (2, "--")):
-                axis.loglog(k, start * k**-slope, style, color="grey", linewidth=1, label=f"slope −{slope}")
-        axis.axvline(measured[0].batches_in_pass[name], color="grey", linewidth=0.6)
+                axis.loglog(k, start * k**-slope, style, color="gray", linewidth=1, label=f"slope −{slope}")
+        axis.axvline(measured[0].batches_in_pass[name], color="gray", linewidth=0.6)
         axis.set(title=name.replace("_", " "), xlabel="batches in the interval, k (the line: one pass)")
         axis.set_ylabel("largest squared error of the average")
         axis.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False)

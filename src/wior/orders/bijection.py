@@ -143,7 +143,7 @@ def _add_modulo(value: jax.Array, shift: jax.Array, size: int) -> jax.Array:
 
 
 def _hash_below(word: jax.Array, size: int) -> jax.Array:
-    """A well mixed number in [0, size): the 32-bit finaliser of MurmurHash3, scaled by its upper bits.
+    """A well mixed number in [0, size): the 32-bit finalizer of MurmurHash3, scaled by its upper bits.
 
     Above 2¹⁵ scaling has too few bits left (of 2¹⁶ numbers only the even ones would come), and the remainder is taken.
     """

@@ -123,9 +123,9 @@ class Herding(AdaptiveOrder):
     def _sign(self, balance: Balance, number: jax.Array, vector: jax.Array) -> tuple[Balance, jax.Array, jax.Array]:
         """The new balance, the sign that the batch before gets now, and the sign of this one."""
         if self.balance == "mean":
-            centred = vector - balance.reference
-            sign = _against(centred, balance.signed_sum)
-            moved = Balance(_add(balance.signed_sum, sign, centred), balance.reference, balance.raw_sum + vector)
+            centered = vector - balance.reference
+            sign = _against(centered, balance.signed_sum)
+            moved = Balance(_add(balance.signed_sum, sign, centered), balance.reference, balance.raw_sum + vector)
             return moved, jnp.int32(0), sign
 
         def remember(balance: Balance) -> tuple[Balance, jax.Array]:

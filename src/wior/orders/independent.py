@@ -36,7 +36,7 @@ def draws(key: jax.Array, numbers: jax.Array, offsets: jax.Array, below: Any) ->
     data, numbers = jax.random.key_data(key), jnp.broadcast_to(numbers, offsets.shape)
     high, low = threefry_2x32(data, jnp.concatenate([numbers.reshape(-1), offsets.reshape(-1)])).reshape(2, -1)
     if isinstance(below, int) and below >= 2**16:
-        # one word modulo a large number would favour the small results
+        # one word modulo a large number would favor the small results
         a, b = (jnp.uint32(factor) for factor in bijection.factors(below))
         number, other = (high % a) * b + low % b, (high // a % a) * b + low // b % b
         number = jnp.where(number >= below, other, number)  # past the end: drawn again, by the digits not yet used
@@ -47,7 +47,7 @@ def draws(key: jax.Array, numbers: jax.Array, offsets: jax.Array, below: Any) ->
 def wide_draws(key: jax.Array, offset: int, length: int, below: int) -> np.ndarray:
     """Uniform numbers in [0, below) at counters `offset` and on of Philox, numpy's cipher.
 
-    The remainder of 64 bits; where it would favour small results, drawn again at the same counters under the next key.
+    The remainder of 64 bits; where it would favor small results, drawn again at the same counters under the next key.
     """
     last = 2**64 // below * below - 1
     found = np.empty(length, np.int64)

@@ -1,6 +1,6 @@
 """The network of `bijection.py` for lengths up to 2⁶³, in numpy on the host, where 64-bit integers are at hand.
 
-The halves stay below 2³², so a round hashes a half and a 64-bit word of the key by the 64-bit finaliser of MurmurHash3 and
+The halves stay below 2³², so a round hashes a half and a 64-bit word of the key by the 64-bit finalizer of MurmurHash3 and
 takes the remainder. Data of this size are read piece by piece from the host, which is where these numbers are wanted.
 """
 
@@ -112,7 +112,7 @@ def _add_modulo(value: np.ndarray, shift: np.ndarray, size: int) -> np.ndarray:
 
 
 def _hash_below(word: np.ndarray, size: int) -> np.ndarray:
-    """A well mixed number in [0, size): the 64-bit finaliser of MurmurHash3; the remainder's bias is below 2⁻³²."""
+    """A well mixed number in [0, size): the 64-bit finalizer of MurmurHash3; the remainder's bias is below 2⁻³²."""
     word = (word ^ (word >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     word = (word ^ (word >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return (word ^ (word >> np.uint64(33))) % np.uint64(size)

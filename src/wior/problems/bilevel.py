@@ -17,7 +17,7 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bilevel(Problem):
-    """min over x of mean f(x, y_x; ξ) where y_x minimises mean g(x, y; ζ) over y.
+    """min over x of mean f(x, y_x; ξ) where y_x minimizes mean g(x, y; ζ) over y.
 
     `outer(x, y, batch)` is f, `inner(x, y, batch)` is g, strongly convex in y; both return the mean over the rows of
     the batch. `outer_data` and `inner_data` are trees of arrays with one row for each example.

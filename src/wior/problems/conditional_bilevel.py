@@ -26,7 +26,7 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConditionalBilevel(Problem):
-    """min over x of mean f(x, y_i; ξ_i) where each y_i minimises g over the inner data set of its own example ξ_i.
+    """min over x of mean f(x, y_i; ξ_i) where each y_i minimizes g over the inner data set of its own example ξ_i.
 
     The leaves of `inner_data` are shaped (m, n_max, ...); `counts` (m,) says how many of the n_max rows belong to each
     example, all of them where it is `None`. Rows past the count are never read into a loss.

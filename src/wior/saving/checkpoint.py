@@ -299,7 +299,7 @@ def _sum_of_words(value: jax.Array) -> jax.Array:
     place = jnp.zeros((), jnp.uint32)
     for axis, length in enumerate(words.shape):
         place = place * jnp.uint32(length % 2**32) + jax.lax.broadcasted_iota(jnp.uint32, words.shape, axis)
-    # the finaliser of MurmurHash3
+    # the finalizer of MurmurHash3
     word = words ^ (place * jnp.uint32(0x9E3779B9))
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
     word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)

@@ -26,7 +26,7 @@ from wior.problems import Minimax
 from wior.tasks.data_cleaning import auroc
 from wior.tasks.task import Measure, Task, state_type
 
-Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,) in {0, 1}
+Labeled = tuple[Any, Any]  # features (n, inputs) and labels (n,) in {0, 1}
 
 
 class Score(NamedTuple):
@@ -37,10 +37,10 @@ class Score(NamedTuple):
     b: jax.Array
 
 
-def auc_maximisation(
-    train: Labelled | None = None,
-    valid: Labelled | None = None,
-    test: Labelled | None = None,
+def auc_maximization(
+    train: Labeled | None = None,
+    valid: Labeled | None = None,
+    test: Labeled | None = None,
     *,
     l2: float = 1e-3,
     batch_size: int = 32,
@@ -59,7 +59,7 @@ def auc_maximisation(
     if train is None or valid is None or test is None:
         raise ValueError("give train, valid and test, or none of them")
     for name, (rows, labels) in (("train", train), ("valid", valid), ("test", test)):
-        _check_labelled(name, rows, labels)
+        _check_labeled(name, rows, labels)
     checks.positive_number("l2", l2)
     share = float(np.mean(train[1]))
     loss = Saddle(share, l2)
@@ -74,7 +74,7 @@ def auc_maximisation(
     inputs, zero = features.shape[1], jnp.zeros((), state_type(features))
     return Task(
         name="auc",
-        title=f"AUC maximisation: {len(labels)} rows of which {share:.1%} are positive",
+        title=f"AUC maximization: {len(labels)} rows of which {share:.1%} are positive",
         problem=Minimax(loss, (features, labels)),
         x0=Score(jnp.zeros(inputs, zero.dtype), zero, zero),
         y0=zero,
@@ -108,7 +108,7 @@ class Saddle:
     share: float  # p, of all training rows
     l2: float
 
-    def __call__(self, x: Score, alpha: jax.Array, batch: Labelled) -> jax.Array:
+    def __call__(self, x: Score, alpha: jax.Array, batch: Labeled) -> jax.Array:
         p, rows = self.share, batch[0]
         positive = (batch[1] == 1).astype(rows.dtype)
         negative, score = 1 - positive, rows @ x.w
@@ -119,14 +119,14 @@ class Saddle:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Primal:
-    """max over α of mean F: a quadratic in x around its minimiser, which is computed in float64.
+    """max over α of mean F: a quadratic in x around its minimizer, which is computed in float64.
 
     With μ₊, μ₋ the classes' means, S the sum of their covariances, δ = μ₊ − μ₋ and q = p (1 − p), it is
 
         q (w'(S + δδ')w − 2 δ'w + (a − μ₊'w)² + (b − μ₋'w)²) + (L2 / 2) ‖w‖².
     """
 
-    minimiser: Score
+    minimizer: Score
     minimum: float
     hessian: np.ndarray  # of the part in w alone
     means: np.ndarray  # μ₊ and μ₋
@@ -145,7 +145,7 @@ class Primal:
 
     def gap(self, x: Score) -> jax.Array:
         """The value above the minimum, without a difference of nearly equal numbers."""
-        hessian, means, best = (jnp.asarray(part, x.w.dtype) for part in (self.hessian, self.means, self.minimiser.w))
+        hessian, means, best = (jnp.asarray(part, x.w.dtype) for part in (self.hessian, self.means, self.minimizer.w))
         apart, offsets = x.w - best, jnp.stack([x.a, x.b]) - means @ x.w
         return 0.5 * apart @ hessian @ apart + self.weight * offsets @ offsets
 
@@ -159,7 +159,7 @@ def imbalanced_blobs(
     share: float = 0.1,
     distance: float = 1.5,
     seed: int = 0,
-) -> tuple[Labelled, Labelled, Labelled]:
+) -> tuple[Labeled, Labeled, Labeled]:
     """Two Gaussian clouds `distance` apart with spreads from 0.5 to 1.5 along the axes; `share` of the rows of each part are positive."""
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
@@ -168,14 +168,14 @@ def imbalanced_blobs(
     towards *= distance / np.linalg.norm(towards)
     spread = np.linspace(0.5, 1.5, inputs)
 
-    def part(n: int) -> Labelled:
+    def part(n: int) -> Labeled:
         labels = random.permutation((np.arange(n) < round(share * n)).astype(np.int32))
         return jnp.asarray(labels[:, None] * towards + spread * random.normal(size=(n, inputs)), float), labels
 
     return part(train), part(valid), part(test)
 
 
-def _check_labelled(name: str, rows: Any, labels: Any) -> None:
+def _check_labeled(name: str, rows: Any, labels: Any) -> None:
     if np.ndim(rows) != 2 or np.shape(labels) != np.shape(rows)[:1]:
         raise ValueError(
             f"{name} must be features (n, inputs) and labels (n,), got shapes {np.shape(rows)} and {np.shape(labels)}"

@@ -1,7 +1,7 @@
 """Hyper-data cleaning: learn which labels of a training set are wrong from a small set whose labels are right.
 
     min over x of  mean over clean rows of CE(y_x; row)
-    where y_x minimises  mean over training rows of σ(x_i) CE(y; row i) + (L2 / 2) ‖y‖²
+    where y_x minimizes  mean over training rows of σ(x_i) CE(y; row i) + (L2 / 2) ‖y‖²
 
 x has one logit for each training row and σ(x_i) is that row's weight; y is a network. Labels are corrupted once, when the
 task is made, and the record of which ones is kept for the metrics. No loss ever sees it.
@@ -26,7 +26,7 @@ from wior.tasks.networks import Layer, label_losses, mlp, mlp_init
 from wior.tasks.task import state_type
 
 Tree = Any
-Labelled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
+Labeled = tuple[Any, Any]  # features (n, inputs) and labels (n,)
 
 NOISES = ("uniform", "pairs", "redrawn")
 WEIGHTS = ("sigmoid", "clipped")
@@ -72,7 +72,7 @@ class DataCleaning:
     x0: PerExample  # every weight is ½, nothing is decided
     sizes: tuple[int, ...]  # of the network
     wrong: np.ndarray  # (n,) of bool: which training labels were corrupted
-    test: Labelled
+    test: Labeled
     metrics: CleaningMetrics
 
     def y0(self, seed: int = 0) -> tuple[Layer, ...]:
@@ -94,10 +94,10 @@ class CleaningMetrics:
     - `held_out_loss`: mean cross entropy on rows that nothing was learned from, where there are such.
     """
 
-    clean: Labelled
+    clean: Labeled
     right: jax.Array
-    test: Labelled
-    held_out: Labelled | None
+    test: Labeled
+    held_out: Labeled | None
     weights: str
 
     def __call__(self, x: PerExample, y: Tree) -> dict[str, jax.Array]:
@@ -113,16 +113,16 @@ class CleaningMetrics:
 
 
 def data_cleaning(
-    train: Labelled,
-    clean: Labelled,
-    test: Labelled,
+    train: Labeled,
+    clean: Labeled,
+    test: Labeled,
     *,
     sizes: Sequence[int],
     rate: float,
     noise: str = "uniform",
     l2: float = 1e-3,
     seed: int = 0,
-    held_out: Labelled | None = None,
+    held_out: Labeled | None = None,
     weights: str = "sigmoid",
 ) -> DataCleaning:
     """The task on given data: `train` with correct labels, of which a share `rate` is corrupted here, once, by `seed`.
@@ -162,7 +162,7 @@ def weight(x: jax.Array, weights: str) -> jax.Array:
     return jax.nn.sigmoid(x) if weights == "sigmoid" else jnp.clip(x, 0, 1)
 
 
-def clean_loss(x: Tree, y: Tree, batch: Labelled) -> jax.Array:
+def clean_loss(x: Tree, y: Tree, batch: Labeled) -> jax.Array:
     """f: mean cross entropy on clean rows."""
     return jnp.mean(cross_entropy(y, batch))
 
@@ -174,12 +174,12 @@ class WeightedLoss:
     l2: float
     weights: str = "sigmoid"
 
-    def __call__(self, x: jax.Array, y: Tree, batch: Labelled) -> jax.Array:
+    def __call__(self, x: jax.Array, y: Tree, batch: Labeled) -> jax.Array:
         penalty = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(y))
         return jnp.mean(weight(x, self.weights) * cross_entropy(y, batch)) + self.l2 / 2 * penalty
 
 
-def cross_entropy(y: Tree, batch: Labelled) -> jax.Array:
+def cross_entropy(y: Tree, batch: Labeled) -> jax.Array:
     """One value for each row."""
     features, labels = batch
     return label_losses(mlp(y, features), labels)

@@ -1,7 +1,7 @@
 """Hyper-representation: a backbone x such that a linear classifier y is learned quickly from few examples.
 
     min over x of  mean over tasks of CE(features(x, query images), y_x; labels)
-    where y_x minimises  CE(features(x, support images), y; labels) over the support set of the task
+    where y_x minimizes  CE(features(x, support images), y; labels) over the support set of the task
 
 A task has `ways` classes drawn at random, and of each class `shots` images to learn from and `queries` others to judge by. Tasks are
 tables of places in one array of images: no image is stored twice, and a step gathers the images of its own tasks.
@@ -212,7 +212,7 @@ def hyper_representation(
             "filters": filters,
             "features": int(features),
             "halving": "strides of 2, mean of what is left" if strided else "maximum over 2 × 2 pixels",
-            "normalisation": "each image by itself, over pixels and channels",
+            "normalization": "each image by itself, over pixels and channels",
             "feature_length": length,
             "inner_steps": inner_steps,
             "seed": seed,

@@ -1,7 +1,7 @@
-"""Invariant risk minimisation: a classifier of rows that are only seen through noise, one inner problem for each row.
+"""Invariant risk minimization: a classifier of rows that are only seen through noise, one inner problem for each row.
 
     min over x of  mean over i of log(1 + exp(−b_i y_i)) + (L2 / 2) ‖x‖²
-    where y_i minimises  mean over j of ½ (y − c_ij·x)²
+    where y_i minimizes  mean over j of ½ (y − c_ij·x)²
 
 with c_i Gaussian, b_i = sign(c_i·x̂) for a hidden x̂, and c_ij = c_i + noise · Gaussian. Since y_i is the mean of c_ij·x, the objective is
 a logistic regression on the means of the c_ij, and Newton's method finds its minimum x* to the last digit.
@@ -49,7 +49,7 @@ def invariant_risk(
 
     # the means of what the problem holds, rounded to its precision
     signed = np.asarray(labels, float)[:, None] * np.asarray(problem.inner_data, float).mean(1)
-    optimum = logistic_minimiser(signed, l2)
+    optimum = logistic_minimizer(signed, l2)
     features, best = jnp.asarray(signed, float), jnp.asarray(optimum, float)
 
     def metrics(x: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
@@ -62,7 +62,7 @@ def invariant_risk(
 
     return Task(
         name="invariant_risk",
-        title=f"Invariant risk minimisation: {m} rows in {dimension} dimensions, each seen {n} times",
+        title=f"Invariant risk minimization: {m} rows in {dimension} dimensions, each seen {n} times",
         problem=problem,
         x0=jnp.zeros(dimension),
         y0=jnp.zeros(()),
@@ -98,7 +98,7 @@ def squared_error(x: jax.Array, y: jax.Array, rows: jax.Array) -> jax.Array:
 def gap_above(best: jax.Array, step: jax.Array) -> jax.Array:
     """ℓ(s + δ) − ℓ(s) − ℓ'(s) δ for the logistic loss ℓ(s) = log(1 + exp(−s)), s = `best` and δ = `step`.
 
-    At the minimiser the slopes add up to nothing with the penalty's, so that the mean of these and (L2 / 2) ‖x − x*‖² are
+    At the minimizer the slopes add up to nothing with the penalty's, so that the mean of these and (L2 / 2) ‖x − x*‖² are
     h(x) − h(x*), without the difference of two nearly equal numbers that would leave no digits of a gap below 1e-7.
     """
     slope = jax.nn.sigmoid(-best)  # −ℓ'(s)
@@ -111,7 +111,7 @@ def gap_above(best: jax.Array, step: jax.Array) -> jax.Array:
     return change + slope * step
 
 
-def logistic_minimiser(signed: np.ndarray, l2: float) -> np.ndarray:
+def logistic_minimizer(signed: np.ndarray, l2: float) -> np.ndarray:
     """The x at which mean log(1 + exp(−a_i·x)) + (L2 / 2) ‖x‖² is smallest: Newton's method with halved steps, in float64."""
     n, dimension = signed.shape
 

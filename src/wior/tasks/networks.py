@@ -50,7 +50,7 @@ def squares(params: Any) -> jax.Array:
 
 
 class Convolution(NamedTuple):
-    """A 3 × 3 convolution, then scale and shift of each normalised channel."""
+    """A 3 × 3 convolution, then scale and shift of each normalized channel."""
 
     kernel: jax.Array  # (3, 3, channels in, channels out)
     scale: jax.Array
@@ -69,14 +69,14 @@ def convolutions_init(key: jax.Array, channels: int, filters: int, layers: int =
 def convolutions(params: Sequence[Convolution], images: jax.Array, strided: bool) -> jax.Array:
     """Features (rows, ...) of images (rows, height, width, channels), each layer halving height and width.
 
-    Layers are convolution, normalisation, rectifier, as in Finn, Abbeel, Levine (ICML 2017): `strided` convolutions and a mean over what
-    is left of the image for Omniglot, else maximum over 2 × 2 pixels and all of what is left. An image is normalised by itself, over
+    Layers are convolution, normalization, rectifier, as in Finn, Abbeel, Levine (ICML 2017): `strided` convolutions and a mean over what
+    is left of the image for Omniglot, else maximum over 2 × 2 pixels and all of what is left. An image is normalized by itself, over
     its pixels and channels, where they use the statistics of a batch: the features of an example must not depend on its company.
     """
     hidden = images
     for layer in params:
         hidden = convolve(hidden, layer.kernel, 2 if strided else 1)
-        hidden = jax.nn.relu(_normalised(hidden) * layer.scale + layer.shift)
+        hidden = jax.nn.relu(_normalized(hidden) * layer.scale + layer.shift)
         if not strided:
             hidden = _halved(hidden)
     return hidden.mean((1, 2)) if strided else hidden.reshape(len(hidden), -1)
@@ -93,7 +93,7 @@ def convolve(images: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
 
 
 def _patches(images: jax.Array, stride: int) -> jax.Array:
-    """The 3 × 3 neighbours of every pixel in reach of the stride, as channels."""
+    """The 3 × 3 neighbors of every pixel in reach of the stride, as channels."""
     sizes = images.shape[1:3]
     places = [-(-size // stride) for size in sizes]
     missing = [max((place - 1) * stride + 3 - size, 0) for place, size in zip(places, sizes, strict=True)]
@@ -107,9 +107,9 @@ def _patches(images: jax.Array, stride: int) -> jax.Array:
     return jnp.concatenate(shifted, -1)
 
 
-def _normalised(hidden: jax.Array) -> jax.Array:
-    centred = hidden - hidden.mean((1, 2, 3), keepdims=True)
-    return centred * jax.lax.rsqrt(jnp.mean(centred**2, (1, 2, 3), keepdims=True) + 1e-5)
+def _normalized(hidden: jax.Array) -> jax.Array:
+    centered = hidden - hidden.mean((1, 2, 3), keepdims=True)
+    return centered * jax.lax.rsqrt(jnp.mean(centered**2, (1, 2, 3), keepdims=True) + 1e-5)
 
 
 def _halved(hidden: jax.Array) -> jax.Array:

@@ -112,7 +112,7 @@ class Quadratic:
         """∇²h = E + D S + S'D' + S'C S with S = −A⁻¹B, the Jacobian of y_x."""
         return self._mean(lambda f, g: _hessian(f, g, jnp.linalg.solve))
 
-    def minimiser(self) -> Array:
+    def minimizer(self) -> Array:
         """The x at which ∇h = 0, unique since ∇²h is positive definite."""
         return -jnp.linalg.solve(self.hessian(), self.hypergradient(jnp.zeros(self.f.e.shape[-1])))
 

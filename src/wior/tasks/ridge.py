@@ -1,7 +1,7 @@
 """Choosing ridges by a validation set: one for each feature of a logistic regression, or one for each class of a softmax regression.
 
     min over x of  mean over validation rows of CE(y_x; row)
-    where y_x minimises  mean over training rows of CE(y; row) + ½ Σ_k exp(x_k) ‖y_k‖²
+    where y_x minimizes  mean over training rows of CE(y; row) + ½ Σ_k exp(x_k) ‖y_k‖²
 
 x has the logarithm of a ridge for each k; y_k is the weight of feature k, or the weights (inputs,) of class k.
 
@@ -23,14 +23,14 @@ from jax import lax
 from wior.problems import Bilevel
 from wior.tasks.task import Measure, Task, state_type
 
-Labelled = tuple[Any, Any]  # features (n, inputs) and integer labels (n,)
-Parts = dict[str, Labelled]
+Labeled = tuple[Any, Any]  # features (n, inputs) and integer labels (n,)
+Parts = dict[str, Labeled]
 
 
 def ridge_per_feature(
-    train: Labelled,
-    valid: Labelled,
-    test: Labelled,
+    train: Labeled,
+    valid: Labeled,
+    test: Labeled,
     *,
     start: float = -3.0,
     batch_size: int | tuple[int, int] = 64,
@@ -58,9 +58,9 @@ def ridge_per_feature(
 
 
 def ridge_per_class(
-    train: Labelled,
-    valid: Labelled,
-    test: Labelled,
+    train: Labeled,
+    valid: Labeled,
+    test: Labeled,
     classes: int,
     *,
     start: float = -3.0,
@@ -113,34 +113,34 @@ def minimum(objective: Callable[[jax.Array], tuple[Any, jax.Array]], x: jax.Arra
     return best
 
 
-def binary_loss(y: jax.Array, batch: Labelled) -> jax.Array:
+def binary_loss(y: jax.Array, batch: Labeled) -> jax.Array:
     """Mean cross entropy of σ(row·y)."""
     score = batch[0] @ y
     return jnp.mean(jax.nn.softplus(score) - batch[1] * score)
 
 
-def binary_outer(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+def binary_outer(x: jax.Array, y: jax.Array, batch: Labeled) -> jax.Array:
     """f on validation rows."""
     return binary_loss(y, batch)
 
 
-def binary_inner(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+def binary_inner(x: jax.Array, y: jax.Array, batch: Labeled) -> jax.Array:
     """g on training rows, with the ridges."""
     return binary_loss(y, batch) + 0.5 * jnp.sum(jnp.exp(x) * y * y)
 
 
-def softmax_loss(y: jax.Array, batch: Labelled) -> jax.Array:
+def softmax_loss(y: jax.Array, batch: Labeled) -> jax.Array:
     """Mean cross entropy of softmax(row·y)."""
     logits = jax.nn.log_softmax(batch[0] @ y)
     return -jnp.mean(jnp.take_along_axis(logits, batch[1][:, None], -1))
 
 
-def softmax_outer(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+def softmax_outer(x: jax.Array, y: jax.Array, batch: Labeled) -> jax.Array:
     """f on validation rows."""
     return softmax_loss(y, batch)
 
 
-def softmax_inner(x: jax.Array, y: jax.Array, batch: Labelled) -> jax.Array:
+def softmax_inner(x: jax.Array, y: jax.Array, batch: Labeled) -> jax.Array:
     """g on training rows, with the ridges."""
     return softmax_loss(y, batch) + 0.5 * jnp.sum(jnp.exp(x) * jnp.sum(y * y, 0))
 
@@ -149,7 +149,7 @@ def _task(
     name: str,
     title: str,
     problem: Bilevel,
-    parts: tuple[Labelled, Labelled, Labelled],
+    parts: tuple[Labeled, Labeled, Labeled],
     x0: jax.Array,
     y0: jax.Array,
     judge: tuple[Callable[..., jax.Array], Callable[..., jax.Array]],
@@ -188,7 +188,7 @@ def _task(
     )
 
 
-def _checked(train: Labelled, valid: Labelled, test: Labelled, classes: int) -> Labelled:
+def _checked(train: Labeled, valid: Labeled, test: Labeled, classes: int) -> Labeled:
     features = np.shape(train[0])[-1]
     for name, (rows, labels) in (("train", train), ("valid", valid), ("test", test)):
         if np.ndim(rows) != 2 or np.shape(rows)[1] != features or np.shape(labels) != np.shape(rows)[:1]:
@@ -204,5 +204,5 @@ def _checked(train: Labelled, valid: Labelled, test: Labelled, classes: int) -> 
     return train
 
 
-def _features(part: Labelled) -> int:
+def _features(part: Labeled) -> int:
     return int(np.shape(part[0])[1])

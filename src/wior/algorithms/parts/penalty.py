@@ -11,8 +11,8 @@ Tree = Any
 
 class State(NamedTuple):
     x: Tree
-    y: Tree  # near the minimiser of the penalised objective
-    z: Tree  # near the minimiser of g
+    y: Tree  # near the minimizer of the penalized objective
+    z: Tree  # near the minimizer of g
 
 
 def plus(a: Tree, scale: Any, b: Tree) -> Tree:

@@ -1,7 +1,7 @@
 """Pictures for the page: reduced, and many on one sheet, since a browser decodes a hundred sheets sooner than 100,000 files.
 
 A sheet is a PNG, or a JPEG where that is less than half as large, which is so for photographs and never for digits. Cells
-begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbour.
+begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbor.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def sheets(images: Images, places: np.ndarray, grid: Grid, limit: int) -> Iterat
 
 def _read(images: Images, places: np.ndarray) -> np.ndarray:
     pictures = np.asarray(images(places))
-    colour = pictures.shape[3:]
-    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or colour not in ((), (3,)) or 0 in pictures.shape:
+    color = pictures.shape[3:]
+    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or color not in ((), (3,)) or 0 in pictures.shape:
         raise ValueError(
             f"images must return uint8 pictures (k, height, width) or (k, height, width, 3), "
             f"got {pictures.dtype} {pictures.shape}"
@@ -93,10 +93,10 @@ def _reduced(pictures: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def _laid_out(pictures: np.ndarray, grid: Grid) -> np.ndarray:
-    (down, across), colour = grid.cell, pictures.ndim - 3
+    (down, across), color = grid.cell, pictures.ndim - 3
     rows = math.ceil(len(pictures) / grid.across)
     columns = min(len(pictures), grid.across)
-    edges = ((0, 0), (0, down - grid.height), (0, across - grid.width), *[(0, 0)] * colour)
+    edges = ((0, 0), (0, down - grid.height), (0, across - grid.width), *[(0, 0)] * color)
     cells = np.pad(pictures, edges, mode="edge")
     sheet = np.zeros((rows * columns, *cells.shape[1:]), np.uint8)
     sheet[: len(cells)] = cells

@@ -15,7 +15,7 @@ import pyarrow as pa
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.columns import LARGEST
 from wior.cleaning.tables.errors import InputError, at, listed, shown
-from wior.cleaning.tables.relabel import relabelled, type_for
+from wior.cleaning.tables.relabel import relabeled, type_for
 from wior.cleaning.tables.roles import Gathered, Roles, gather, row_numbers
 from wior.cleaning.tables.row_file import RowFile, Stamp, require_column
 from wior.cleaning.tables.source import Source, Training, Verified
@@ -107,7 +107,7 @@ class ArrayFile:
             for name, shape in self.shapes.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     if name == label:
-                        np.lib.format.write_array(member, self._relabelled(label, changes)[keep], allow_pickle=False)
+                        np.lib.format.write_array(member, self._relabeled(label, changes)[keep], allow_pickle=False)
                     elif shape[:1] == (self.rows,):
                         self._write_rows(member, name, keep)
                     else:
@@ -134,12 +134,12 @@ class ArrayFile:
                 rows = np.frombuffer(member.read(len(own) * size), np.uint8).reshape(len(own), size)
                 target.write(rows[own].tobytes())
 
-    def _relabelled(self, label: str, changes: Mapping[int, str]) -> np.ndarray:
+    def _relabeled(self, label: str, changes: Mapping[int, str]) -> np.ndarray:
         places = sorted(changes)
         texts = [changes[place] for place in places]
         column = self._arrow(label)
         kind = type_for(column.type, texts)
-        array = relabelled(column, kind, np.array(places, np.int64), texts)
+        array = relabeled(column, kind, np.array(places, np.int64), texts)
         if not pa.types.is_string(kind):
             return np.asarray(array.to_numpy(zero_copy_only=False), self._columns[label].dtype)
         found = np.array(array.to_pylist())

@@ -1,4 +1,4 @@
-"""Folders of images, folder/class/name.png: all at one size, grey where all are grey."""
+"""Folders of images, folder/class/name.png: all at one size, gray where all are gray."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wior.streaming.memory import aligned
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 SIDE = 64
-GREY = ("1", "L", "LA", "La", "I", "F")  # and I;16 of any kind
+GRAY = ("1", "L", "LA", "La", "I", "F")  # and I;16 of any kind
 IMAGE, CLASS = "image", "class"
 Seen = TypeVar("Seen")
 UNREADABLE = (
@@ -130,11 +130,11 @@ class Look(NamedTuple):
 
     width: int
     height: int
-    grey: bool
+    gray: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.height, self.width) if self.grey else (self.height, self.width, 3)
+        return (self.height, self.width) if self.gray else (self.height, self.width, 3)
 
     def pixels(self, image: Image.Image) -> np.ndarray:
         image.draft(None, (self.width, self.height))  # spares decoding of a large JPEG in full
@@ -144,7 +144,7 @@ class Look(NamedTuple):
         if image.has_transparency_data:
             over_white = Image.new("RGBA", image.size, "white")
             image = Image.alpha_composite(over_white, image.convert("RGBA"))
-        return np.asarray(self._boxed(image.convert("L" if self.grey else "RGB")))
+        return np.asarray(self._boxed(image.convert("L" if self.gray else "RGB")))
 
     def _boxed(self, image: Image.Image) -> Image.Image:
         """Scaled as a whole, with black beside it where its shape is another."""
@@ -183,16 +183,16 @@ def read_like(look: Look, file: RowFile) -> Verified:
 
 def _choose_look(file: ImageFolder) -> tuple[Look, list[str]]:
     sizes: collections.Counter[tuple[int, int]] = collections.Counter()
-    grey = True
+    gray = True
     for size, mode in file.each(_size_and_mode):
         sizes[size] += 1
-        grey = grey and (mode in GREY or mode.startswith("I;16"))
+        gray = gray and (mode in GRAY or mode.startswith("I;16"))
     width, height = commonest = sizes.most_common(1)[0][0]
     if max(commonest) > SIDE:
         width, height = SIDE, SIDE
     other = file.rows - sizes[width, height]
     scaled = f"{counted(other, 'image')} of {file.rows:,} scaled to {width} × {height} pixels, with black beside those of another shape"
-    return Look(width, height, grey), [scaled] if other else []
+    return Look(width, height, gray), [scaled] if other else []
 
 
 def _features(file: ImageFolder, look: Look) -> np.ndarray:

@@ -12,7 +12,7 @@ import pyarrow.parquet
 
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.errors import InputError
-from wior.cleaning.tables.relabel import relabelled, type_for
+from wior.cleaning.tables.relabel import relabeled, type_for
 from wior.cleaning.tables.row_file import Stamp, require_names
 
 BATCH_BYTES = 32 << 20
@@ -64,7 +64,7 @@ class ParquetFile:
             for start, batch in self._batches(self.names):
                 own = places[slice(*np.searchsorted(places, [start, start + len(batch)]))]
                 texts = [changes[place] for place in own.tolist()]
-                labels = relabelled(batch.column(label), kind, own - start, texts)
+                labels = relabeled(batch.column(label), kind, own - start, texts)
                 columns = [labels if name == label else batch.column(name) for name in self.names]
                 changed = pa.RecordBatch.from_arrays(columns, schema=schema)
                 writer.write_batch(changed.filter(pa.array(keep[start : start + len(batch)])))

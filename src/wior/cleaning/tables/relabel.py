@@ -17,7 +17,7 @@ def type_for(kind: pa.DataType, texts: Iterable[str]) -> pa.DataType:
     return kind
 
 
-def relabelled(column: pa.Array, kind: pa.DataType, places: np.ndarray, texts: Sequence[str]) -> pa.Array:
+def relabeled(column: pa.Array, kind: pa.DataType, places: np.ndarray, texts: Sequence[str]) -> pa.Array:
     """The column as the type `kind`, with the texts in `places`, which rise."""
     if not len(texts) and column.type == kind:
         return column

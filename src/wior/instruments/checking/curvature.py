@@ -85,7 +85,7 @@ def curvature_findings(sample: Sample, found: Curvature, y: Tree) -> list[Findin
     of = "the Hessian in y of −objective" if minimax else "its Hessian in y"
     measured = f"{of} has eigenvalues from {smallest:.3g} to {largest:.3g} at x0, y0"
     if smallest < -rounding and largest <= rounding:
-        sign = "objective is to be maximised over y" if minimax else "inner is to be minimised over y"
+        sign = "objective is to be maximized over y" if minimax else "inner is to be minimized over y"
         message = f"is curved the wrong way: {measured}, and y runs away. {sign}: look at its sign."
         return [Finding("error", name, message)]
     if smallest < -rounding:

@@ -5,8 +5,8 @@ With two halves A and B of a batch, a loss in which every row stands for itself 
     L(A ∪ B) + L(B ∪ A) = L(A ∪ A) + L(B ∪ B),
 
 all four of one size: a sum has it as well as a mean, with a term that has no rows added or not, and so has a loss that treats the first
-place of a batch unlike the second. Where it fails, rows depend on each other: batch normalisation, negatives from the batch, weights
-that are normalised within it, the root of a mean. Where it holds, a mean has L(A ∪ A) = L(A), and a sum has not.
+place of a batch unlike the second. Where it fails, rows depend on each other: batch normalization, negatives from the batch, weights
+that are normalized within it, the root of a mean. Where it holds, a mean has L(A ∪ A) = L(A), and a sum has not.
 
 All of it is asked of the values and of the derivatives, at the start and at a point beside it, since at the start a loss may be
 simpler than it is.
@@ -91,7 +91,7 @@ def representation_findings(sample: Sample, x: Tree) -> list[Finding]:
         if depends:
             message = (
                 "gives a row another representation in other company. The rows of all outer examples of a step are represented together, "
-                "so each must depend on itself alone: normalise by the row's own statistics, or by fixed ones, not by those of the batch."
+                "so each must depend on itself alone: normalize by the row's own statistics, or by fixed ones, not by those of the batch."
             )
             findings.append(Finding("error", name, message))
     return findings
@@ -230,7 +230,7 @@ def _rows_to_represent(sample: Sample, loss: str) -> Tree:
 def _dependent(loss: Loss) -> Finding:
     message = (
         "is not a mean over the rows of its batch: what a row adds depends on the other rows. Its mean over batches is then not the loss on "
-        "all data, and another batch size or order is another problem. Usual causes: batch normalisation with the statistics of the batch, "
+        "all data, and another batch size or order is another problem. Usual causes: batch normalization with the statistics of the batch, "
         "negatives taken from the batch, weights divided by their sum in the batch, a root or logarithm of a mean."
     )
     return Finding("warning", loss.name, message)
