@@ -42,7 +42,50 @@ class Directions(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WiORBO(Algorithm):
-    """Algorithm 1 of the paper, for `Bilevel` problems."""
+    """Algorithm 1 of the paper, for `Bilevel` problems.
+
+    One batch of each level moves y, u and x at once, in any order of the examples. It is the method to try first on a
+    bilevel problem: three backward passes a step, and the memory of x and two y.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. A `PerExample` leaf wants 10 to 1000.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    radius : float, default inf
+        ι, the radius of the ball that u is projected to when an epoch starts. Start without a bound. If u grows until
+        the run diverges, take a few times the norm of `wior.hypergradient(problem, x0, y0).u`.
+
+    Notes
+    -----
+        y ← y − γ ∇_y g(x, y; ζ)
+        u ← u − ρ (∇²_yy g(x, y; ζ) u − ∇_y f(x, y; ξ))
+        x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ) u)
+
+    all at the old iterate, on a batch ξ of the outer and a batch ζ of the inner data.
+
+    References
+    ----------
+    Li, Huang, "Provably faster algorithms for bilevel optimization via without-replacement sampling", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> problem = wior.Bilevel(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+    >>> method = wior.WiORBO(outer_lr=0.05, inner_lr=0.4, adjoint_lr=0.4)
+    >>> result = wior.solve(problem, method, jnp.zeros(()), jnp.zeros(()), batch_size=8, steps=300)
+    >>> round(float(result.x), 2), round(float(result.y), 2)
+    (1.0, 4.5)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

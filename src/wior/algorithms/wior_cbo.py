@@ -32,7 +32,54 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class WiORCBO(Algorithm):
-    """Algorithm 2 of the paper, for `ConditionalBilevel` problems."""
+    """Algorithm 2 of the paper, for `ConditionalBilevel` problems.
+
+    Every outer example has an inner problem of its own. For each one in the batch, y and u start anew and pass over its
+    inner set; then x moves along the mean of their directions.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start a little below 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g,
+        which `wior.check` measures. With many updates in a visit a smaller value averages more of the noise away.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of ∇²_yy g u = ∇_y f of one outer example. Start with the value of
+        `inner_lr`.
+    inner_epochs : int, default 1
+        S, the passes over the inner set in one visit. y and u start anew at every visit, so they must come near their
+        solutions within it: `wior.check` says where one pass is too short.
+    radius : float, default inf
+        ι, the radius of the ball that u is projected to when a later pass of a visit starts. Start without a bound;
+        with `inner_epochs=1` it has no effect.
+
+    Notes
+    -----
+        y ← y − γ ∇_y g(x, y; ζ),   u ← u − ρ (∇²_yy g(x, y; ζ) u − ∇_y f(x, y; ξ))
+
+    over batches ζ of the inner set of ξ, from y⁰ and u = 0. Then, with the whole inner set,
+
+        x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g^ξ(x, y) u),   averaged over the outer batch.
+
+    References
+    ----------
+    Li, Huang, "Provably faster algorithms for bilevel optimization via without-replacement sampling", NeurIPS 2024.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> sets = np.arange(24.0).reshape(8, 3)  # three inner examples for each of eight outer ones
+    >>> problem = wior.ConditionalBilevel(outer, inner, sets.mean(1) + 1, sets)
+    >>> method = wior.WiORCBO(outer_lr=0.1, inner_lr=0.4, adjoint_lr=0.4, inner_epochs=10)
+    >>> result = wior.solve(problem, method, jnp.zeros(()), jnp.zeros(()), batch_size=(8, 3), steps=100)
+    >>> round(float(result.x), 2)
+    1.0
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -29,7 +29,53 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class WiORCComp(Algorithm):
-    """The paper's algorithm for `ConditionalCompositional` problems."""
+    """The paper's algorithm for `ConditionalCompositional` problems.
+
+    Every outer example has an inner mean of its own. For each one in the batch, y and u start anew as moving averages
+    over its inner set; then x moves along the mean of their directions.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, at most 1: the weight of a new batch in the moving average y of the inner map. A visit of T updates leaves (1
+        − γ)^T of the start, so begin with 10/T, or with 0.9 where T is smaller than 11.
+    adjoint_lr : float or schedule
+        ρ, at most 1: the weight of a new value in the moving average u of the outer gradient. Start with the value of
+        `inner_lr`.
+    inner_epochs : int, default 1
+        S, the passes over the inner set in one visit. `wior.check` says where one pass is too short.
+    radius : float, default inf
+        ι, the radius of the ball that u is projected to when a later pass of a visit starts. Start without a bound;
+        with `inner_epochs=1` it has no effect.
+
+    Notes
+    -----
+        y ← (1 − γ) y + γ r(x; ζ),   u ← (1 − ρ) u + ρ ∇f(y; ξ)
+
+    over batches ζ of the inner set of ξ, from y⁰ and u = 0. Then, with the whole inner set,
+
+        x ← x − η ∇r^ξ(x) u,   averaged over the outer batch.
+
+    References
+    ----------
+    Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-CComp.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, batch: x + jnp.mean(batch)
+    >>> sets = np.arange(24.0).reshape(8, 3)  # three inner examples for each of eight outer ones
+    >>> problem = wior.ConditionalCompositional(outer, inner, sets.mean(1) + 1, sets)
+    >>> method = wior.WiORCComp(outer_lr=0.1, inner_lr=0.9, adjoint_lr=0.9, inner_epochs=10)
+    >>> result = wior.solve(problem, method, jnp.zeros(()), jnp.zeros(()), batch_size=(8, 3), steps=100)
+    >>> round(float(result.x), 2)
+    1.0
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

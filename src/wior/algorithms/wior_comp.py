@@ -25,7 +25,47 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class WiORComp(Algorithm):
-    """The paper's algorithm for `Compositional` problems."""
+    """The paper's algorithm for `Compositional` problems.
+
+    y follows the inner map r(x) and u the outer gradient, both as moving averages over batches. Two backward passes a
+    step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, at most 1: the weight of a new batch in the moving average y of the inner map. Start with 0.5; smaller values
+        average more and follow x more slowly.
+    adjoint_lr : float or schedule
+        ρ, at most 1: the weight of a new batch in the moving average u of the outer gradient. Start with 0.5.
+    radius : float, default inf
+        ι, the radius of the ball that u is projected to when an epoch starts. Start without a bound. If u grows until
+        the run diverges, take a few times the norm of `wior.hypergradient(problem, x0, y0).u`.
+
+    Notes
+    -----
+        y ← (1 − γ) y + γ r(x; ζ),   u ← (1 − ρ) u + ρ ∇f(y; ξ),   x ← x − η ∇r(x; ζ) u
+
+    all at the old iterate. It is `WiORBO` for g(x, y; ζ) = ½‖y − r(x; ζ)‖², whose Hessian is the identity.
+
+    References
+    ----------
+    Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-Comp.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, batch: x + jnp.mean(batch)
+    >>> problem = wior.Compositional(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+    >>> method = wior.WiORComp(outer_lr=0.05, inner_lr=0.5, adjoint_lr=0.5)
+    >>> result = wior.solve(problem, method, jnp.zeros(()), jnp.zeros(()), batch_size=8, steps=300)
+    >>> round(float(result.x), 2)
+    1.0
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -20,7 +20,39 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class WiORMinimax(Algorithm):
-    """The paper's algorithm for `Minimax` problems."""
+    """The paper's algorithm for `Minimax` problems.
+
+    x descends and y ascends at once, on one batch. One backward pass a step. The order of the examples decides how near
+    it comes: shuffle.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. Simultaneous
+        steps are stable only where x is slow against y: take the value that `wior.check` suggests, or start with a
+        hundredth of `inner_lr`.
+    inner_lr : float or schedule
+        γ, the step size of y, which ascends. Start with 1/L, with L the largest eigenvalue of −∇²_yy f, which
+        `wior.check` measures.
+
+    Notes
+    -----
+        y ← y + γ ∇_y f(x, y; ξ),   x ← x − η ∇_x f(x, y; ξ),   both at the old iterate.
+
+    References
+    ----------
+    Li, Huang, NeurIPS 2024, appendix, Algorithm WiOR-MiniMax.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> objective = lambda x, y, batch: jnp.mean(x * y - y**2 / 2 + (x - batch) ** 2)
+    >>> problem = wior.Minimax(objective, np.arange(8.0))  # its solution is x = y = 7/3
+    >>> method = wior.WiORMinimax(outer_lr=0.05, inner_lr=0.5)
+    >>> result = wior.solve(problem, method, jnp.zeros(()), jnp.zeros(()), batch_size=8, steps=300)
+    >>> round(float(result.x), 2)
+    2.33
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

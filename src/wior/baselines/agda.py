@@ -2,8 +2,8 @@
 
     x ← x − η ∇_x f(x, y; ξ),   then y ← y + γ ∇_y f(x, y; ξ')  at the new x, on another batch. Two backward passes.
 
-Yang, Kiyavash, He, "Global convergence and variance-reduced optimization for a class of nonconvex-nonconcave minimax problems",
-NeurIPS 2020.
+Yang, Kiyavash, He, "Global convergence and variance-reduced optimization for a class of nonconvex-nonconcave minimax
+problems", NeurIPS 2020.
 """
 
 from __future__ import annotations
@@ -21,7 +21,33 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class AGDA(Algorithm):
-    """Alternating descent and ascent, for `Minimax` problems."""
+    """Alternating descent and ascent, for `Minimax` problems.
+
+    x descends on one batch, then y ascends on another one, at the new x. Two backward passes a step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. Take the value
+        that `wior.check` suggests, or start with a hundredth of `inner_lr`.
+    inner_lr : float or schedule
+        γ, the step size of y, which ascends. Start with 1/L, with L the largest eigenvalue of −∇²_yy f, which
+        `wior.check` measures.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Yang, Kiyavash, He, "Global convergence and variance-reduced optimization for a class of nonconvex-nonconcave
+    minimax problems", NeurIPS 2020. The updates as formulas: `help(wior.baselines.agda)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.AGDA(outer_lr=0.001, inner_lr=0.1)
+    AGDA(outer_lr=0.001, inner_lr=0.1, separate_streams=False)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

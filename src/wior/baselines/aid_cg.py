@@ -4,7 +4,8 @@
     u: N conjugate-gradient steps on ∇²_yy g(x, y; ζ') u = ∇_y f(x, y; ξ), from the last u
     x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ') u)
 
-Conjugate gradients need one matrix, so all products of a step are on one batch. Where the curvature of g is not positive u stays as it is.
+Conjugate gradients need one matrix, so all products of a step are on one batch. Where the curvature of g is not
+positive u stays as it is.
 
 Grazzi, Franceschi, Pontil, Salzo, "On the iteration complexity of hypergradient computation", ICML 2020.
 """
@@ -27,7 +28,40 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class AIDCG(Algorithm):
-    """Inner SGD steps and conjugate gradients, for `Bilevel` problems."""
+    """Inner SGD steps and conjugate gradients, for `Bilevel` problems.
+
+    y moves by SGD steps from its last value, then u by conjugate gradients on one batch, then x. A good choice where
+    the inner problem is badly conditioned.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    inner_steps : int, default 10
+        K, the number of inner SGD steps on y in one step of the method. More of them let y follow x where the inner
+        problem is badly conditioned.
+    adjoint_steps : int, default 10
+        N, the number of conjugate-gradient steps on u. u starts from its last value, so that 10 are mostly enough.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Grazzi, Franceschi, Pontil, Salzo, "On the iteration complexity of hypergradient computation", ICML 2020. The
+    updates as formulas: `help(wior.baselines.aid_cg)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5)
+    AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

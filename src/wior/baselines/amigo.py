@@ -25,7 +25,42 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class AmIGO(Algorithm):
-    """Warm-started loops for y and u, for `Bilevel` problems."""
+    """Warm-started loops for y and u, for `Bilevel` problems.
+
+    Each step moves y, then u, by several SGD steps from where they were, then x once. A good choice where x moves the
+    inner problem far or the inner problem is badly conditioned.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    inner_steps : int, default 10
+        T, the number of inner SGD steps on y in one step of the method.
+    adjoint_steps : int, default 10
+        N, the number of SGD steps on u in one step of the method, each on a fresh batch.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Arbel, Mairal, "Amortized implicit differentiation for stochastic bilevel optimization", ICLR 2022. The updates as
+    formulas: `help(wior.baselines.amigo)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5)
+    AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -4,8 +4,8 @@
     λ = max((φ − ⟨∇f, ∇q⟩)/‖∇q‖², 0),  φ = c ‖∇q‖²
     (x, y) ← (x, y) − η (∇f + λ ∇q),   ∇ in x and y together
 
-One step size moves x and y. At a solution ∇q vanishes and λ has no bound: the paper's rates for ∇q are sublinear, and η must be small
-against the curvature of λ q.
+One step size moves x and y. At a solution ∇q vanishes and λ has no bound: the paper's rates for ∇q are sublinear, and η
+must be small against the curvature of λ q.
 
 Ye, Liu, Wright, Stone, Liu, "BOME! Bilevel optimization made easy: a simple first-order approach", NeurIPS 2022.
 """
@@ -29,7 +29,39 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class BOME(Algorithm):
-    """A value-function constraint on first derivatives, for `Bilevel` problems."""
+    """A value-function constraint on first derivatives, for `Bilevel` problems.
+
+    First derivatives alone. z runs ahead of y by some inner steps; (x, y) then descends along f and along g(x, y) −
+    g(x, z), whose weight is chosen anew in every step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x and of y. A number, or a schedule: a function of the step number, as optax has them. The
+        weight of ∇g in it can be large, so start with a tenth of `inner_lr`, and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of the inner steps on z. Start with 1/L, with L the largest eigenvalue of the inner Hessian
+        ∇²_yy g, which `wior.check` measures.
+    inner_steps : int, default 10
+        T, the number of inner SGD steps on z, which starts from y in every step of the method.
+    control : float, default 0.5
+        c, how strongly the constraint is held: q = g(x, y) − g(x, z) falls along each step at a rate of at least c
+        ‖∇q‖². Larger values keep y nearer to the inner solution and move x less.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Ye, Liu, Wright, Stone, Liu, "BOME! Bilevel optimization made easy: a simple first-order approach", NeurIPS 2022.
+    The updates as formulas: `help(wior.baselines.bome)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.BOME(outer_lr=0.05, inner_lr=0.5)
+    BOME(outer_lr=0.05, inner_lr=0.5, inner_steps=10, control=0.5, separate_streams=False)
+    """
 
     outer_lr: Rate  # η, of x and y
     inner_lr: Rate  # γ, of the inner steps

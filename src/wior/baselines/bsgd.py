@@ -25,7 +25,29 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class BSGD(Algorithm):
-    """One inner batch for each outer example, for `ConditionalCompositional` problems."""
+    """One inner batch for each outer example, for `ConditionalCompositional` problems.
+
+    The mean of one batch stands in for the whole inner mean. The direction is biased, by about one over the inner batch
+    size, so it ends earlier than `WiORCComp`.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x, the only hyper-parameter. A number, or a schedule: a function of the step number, as
+        optax has them. Take the `outer_lr` that `wior.check` suggests, and try factors of 3 from there. Where the bias
+        ends a run, larger inner batches help.
+
+    References
+    ----------
+    Hu, Zhang, Chen, He, "Biased stochastic first-order methods for conditional stochastic optimization and applications
+    in meta learning", NeurIPS 2020. The updates as formulas: `help(wior.baselines.bsgd)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.BSGD(outer_lr=0.003)
+    BSGD(outer_lr=0.003)
+    """
 
     outer_lr: Rate  # η
 

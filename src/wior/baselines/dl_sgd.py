@@ -4,8 +4,8 @@
     u = Q τ Π_{j≤p} (I − τ ∇²_yy g(x, y; ζ'_j)) ∇_y f(x, y; ξ),   p uniform in 0 … Q − 1
     x ← x − η (∇_x f(x, y; ξ) − ∇²_xy g(x, y; ζ'') u),   averaged over the batch
 
-One p serves the whole batch. All inner batches of a visit come from the inner set of ξ in the chosen order, the next pass beginning where one
-ends. The inner steps of EpochSGD are γ/2^k long in epoch k.
+One p serves the whole batch. All inner batches of a visit come from the inner set of ξ in the chosen order, the next
+pass beginning where one ends. The inner steps of EpochSGD are γ/2^k long in epoch k.
 
 Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023.
 """
@@ -31,7 +31,44 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class DLSGD(Algorithm):
-    """An inner loop for each outer example, for `ConditionalBilevel` problems."""
+    """An inner loop for each outer example, for `ConditionalBilevel` problems.
+
+    For each outer example of the batch an inner problem is solved by SGD, and the hyper-gradient estimated at its end.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y: in epoch k of EpochSGD the steps are γ/2^k long. Start with 1/L, with L the largest
+        eigenvalue of the inner Hessian ∇²_yy g, which `wior.check` measures.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, at most 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g.
+        Start with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    levels : int, default 3
+        K, the last epoch of EpochSGD, which makes 2^(K + 1) − 1 inner steps: 15 by default. It has no effect where
+        `inner_steps` is given.
+    inner_steps : int or None, default None
+        The number of plain SGD steps of length γ, in place of EpochSGD. None: EpochSGD.
+    neumann_terms : int, default 4
+        Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors; one number is drawn for
+        the whole batch.
+
+    References
+    ----------
+    Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023. The updates as formulas:
+    `help(wior.baselines.dl_sgd)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.DLSGD(outer_lr=0.01, inner_lr=0.5, neumann_lr=0.5, levels=3).steps
+    15
+    >>> wior.baselines.DLSGD(outer_lr=0.01, inner_lr=0.5, neumann_lr=0.5, inner_steps=4).steps
+    4
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -3,8 +3,8 @@
     y ← y − γ_t D_y,   u ← u − ρ_t D_u
     h ← D_x(z) + (1 − a_t) (h − D_x(z⁻)),   x ← x − η_t h
 
-with z = (x, y, u) and z⁻ the iterate before it, D on one batch of each level. Rates and momentum fall as 1/√t; a_t = 1 in the first step. Six
-backward passes.
+with z = (x, y, u) and z⁻ the iterate before it, D on one batch of each level. Rates and momentum fall as 1/√t; a_t = 1
+in the first step. Six backward passes.
 
 Li, Gu, Huang, "A fully single loop algorithm for bilevel optimization without Hessian inverse", AAAI 2022.
 """
@@ -38,7 +38,40 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class FSLA(Algorithm):
-    """STORM in front of x, for `Bilevel` problems."""
+    """STORM in front of x, for `Bilevel` problems.
+
+    A single loop like `SOBA`, with a variance-reduced direction for x. Six backward passes a step, twice as many as
+    `SOBA`.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. All rates fall, so the first value may be larger than for other methods.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    momentum : float, default 0.5
+        a, above 0 and at most 1: the weight of the new batch in the estimate. 1 is the plain direction; smaller values
+        lean on earlier batches.
+    decay : float, default 0.5
+        How rates and momentum fall: as (t + 1)^−decay. 0 keeps them constant, which serves short runs better.
+
+    References
+    ----------
+    Li, Gu, Huang, "A fully single loop algorithm for bilevel optimization without Hessian inverse", AAAI 2022. The
+    updates as formulas: `help(wior.baselines.fsla)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, momentum=0.5, decay=0.5)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -4,7 +4,8 @@
 
 all at the old iterate, on one batch of each level. Three backward passes.
 
-Chen, Xiao, Balasubramanian, "Optimal algorithms for stochastic bilevel optimization under relaxed smoothness conditions", 2023.
+Chen, Xiao, Balasubramanian, "Optimal algorithms for stochastic bilevel optimization under relaxed smoothness
+conditions", 2023.
 """
 
 from __future__ import annotations
@@ -30,7 +31,38 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MASOBA(Algorithm):
-    """A moving average in front of x, for `Bilevel` problems."""
+    """A moving average in front of x, for `Bilevel` problems.
+
+    `WiORBO` with an average of the outer direction, at the cost of one copy of x. A good choice where noise in x is
+    what hurts. Three backward passes a step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    averaging : float, default 0.1
+        θ, above 0 and at most 1: the weight of the new direction in the average. 0.1 averages about ten steps; 1 is
+        `WiORBO`.
+
+    References
+    ----------
+    Chen, Xiao, Balasubramanian, "Optimal algorithms for stochastic bilevel optimization under relaxed smoothness
+    conditions", 2023. The updates as formulas: `help(wior.baselines.ma_soba)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, averaging=0.1)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -4,11 +4,12 @@
     y ← y − β (∇_y f(x, y; ξ)/c_k + ∇_y g(x, y; ζ) − (y − z)/τ)
     x ← x − η (∇_x f(x, y; ξ)/c_k + ∇_x g(x, y; ζ) − ∇_x g(x, z; ζ)),   c_k = c (k + 1)^growth, growth below 1/2
 
-y and x move along derivatives at the old x and y and the new z. The inner loss need not be convex: τ has to be below the inverse of its weak
-convexity. The outer derivative is divided by c_k, so η is to be compared with c times that of other methods. At a fixed c the bias is of order 1/c.
+y and x move along derivatives at the old x and y and the new z. The inner loss need not be convex: τ has to be below
+the inverse of its weak convexity. The outer derivative is divided by c_k, so η is to be compared with c times that of
+other methods. At a fixed c the bias is of order 1/c.
 
-Liu, Liu, Yao, Zeng, Zhang, "Moreau envelope for nonconvex bi-level optimization: a single-loop and Hessian-free solution strategy",
-ICML 2024.
+Liu, Liu, Yao, Zeng, Zhang, "Moreau envelope for nonconvex bi-level optimization: a single-loop and Hessian-free
+solution strategy", ICML 2024.
 """
 
 from __future__ import annotations
@@ -27,7 +28,41 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class MEHA(Algorithm):
-    """First derivatives and a Moreau envelope, for `Bilevel` problems whose inner loss need not be convex."""
+    """First derivatives and a Moreau envelope, for `Bilevel` problems whose inner loss need not be convex.
+
+    A single loop on first derivatives alone. Take it where second derivatives are not to be had or the inner problem is
+    not convex.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. The outer
+        derivative is divided by the penalty, so start with c times the value for another method, for example `outer_lr`
+        of `wior.check`.
+    inner_lr : float or schedule
+        γ, the step size of z. Start with 1/(L + 1/τ), with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures.
+    penalized_lr : float or schedule
+        β, the step size of y. Start with the value of `inner_lr`.
+    proximity : float, default 1.0
+        τ, which holds z near y. For a convex inner loss any value will do; for another one it must be below the inverse
+        of its weak convexity.
+    penalty : float, default 1.0
+        c, by which the outer derivative is divided in the first step. At a fixed c the bias is of order 1/c.
+    penalty_growth : float, default 0.25
+        How the penalty grows: c (k + 1)^growth in step k, with growth below 1/2.
+
+    References
+    ----------
+    Liu, Liu, Yao, Zeng, Zhang, "Moreau envelope for nonconvex bi-level optimization: a single-loop and Hessian-free
+    solution strategy", ICML 2024. The updates as formulas: `help(wior.baselines.meha)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.MEHA(outer_lr=0.1, inner_lr=0.3, penalized_lr=0.3)
+    MEHA(outer_lr=0.1, inner_lr=0.3, penalized_lr=0.3, proximity=1.0, penalty=1.0, penalty_growth=0.25)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ, of z

@@ -4,7 +4,8 @@
 
 the gradient at the old y, the step along the new h. Two backward passes.
 
-Ghadimi, Ruszczyński, Wang, "A single timescale stochastic approximation method for nested stochastic optimization", SIAM J. Optim. 2020.
+Ghadimi, Ruszczyński, Wang, "A single timescale stochastic approximation method for nested stochastic optimization",
+SIAM J. Optim. 2020.
 """
 
 from __future__ import annotations
@@ -29,7 +30,33 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class NASA(Algorithm):
-    """Running means of map and direction, for `Compositional` problems."""
+    """Running means of map and direction, for `Compositional` problems.
+
+    y is a running mean of the inner map, and x descends along a running mean of the direction. Two backward passes a
+    step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        β, at most 1: the weight of a new batch in the running mean y of the inner map. Start with 0.5.
+    averaging : float, default 0.1
+        θ, above 0 and at most 1: the weight of the new direction in the running mean. 0.1 averages about ten steps.
+
+    References
+    ----------
+    Ghadimi, Ruszczyński, Wang, "A single timescale stochastic approximation method for nested stochastic optimization",
+    SIAM J. Optim. 2020. The updates as formulas: `help(wior.baselines.nasa)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.NASA(outer_lr=0.01, inner_lr=0.5)
+    NASA(outer_lr=0.01, inner_lr=0.5, averaging=0.1)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # β, at most 1

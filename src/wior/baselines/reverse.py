@@ -5,10 +5,10 @@
         d ← d − γ ∇²_xy g(x, y_k; ζ_k) w,   w ← w − γ ∇²_yy g(x, y_k; ζ_k) w
     x ← x − η d
 
-The way back needs every y_k. With `checkpoints=None` all K are kept. With a number S of them, S are, at well chosen k, and what
-lies between is computed again: the memory is that of S copies of y however large K is, at the price of about r further forward steps for
-each inner step, where K ≤ (S + r over r) (Griewank 1992). Truncated after K steps, d is biased: it misses the part
-Π (I − γ ∇²_yy g) of the way.
+The way back needs every y_k. With `checkpoints=None` all K are kept. With a number S of them, S are, at well chosen k,
+and what lies between is computed again: the memory is that of S copies of y however large K is, at the price of about r
+further forward steps for each inner step, where K ≤ (S + r over r) (Griewank 1992). Truncated after K steps, d is
+biased: it misses the part Π (I − γ ∇²_yy g) of the way.
 
 Franceschi, Donini, Frasconi, Pontil, "Forward and reverse gradient-based hyperparameter optimization", ICML 2017.
 """
@@ -36,7 +36,37 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class Reverse(Algorithm):
-    """The derivative through the inner steps, for `Bilevel` problems."""
+    """The derivative through the inner steps, for `Bilevel` problems.
+
+    y makes K inner SGD steps; the outer loss at their end is differentiated backwards through all of them. The
+    direction of x is biased, since the steps before the K last ones count as constant.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    inner_steps : int, default 10
+        K, the number of inner SGD steps on y in one step of the method. More of them, less bias, and more memory.
+    checkpoints : int or None, default None
+        S, how many iterates of y are kept for the way back. None keeps all K, which is fastest. A smaller number saves
+        memory and computes the iterates between them again.
+
+    References
+    ----------
+    Franceschi, Donini, Frasconi, Pontil, "Forward and reverse gradient-based hyperparameter optimization", ICML 2017.
+    The updates as formulas: `help(wior.baselines.reverse)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.Reverse(outer_lr=1.0, inner_lr=0.5, inner_steps=100, checkpoints=10)
+    Reverse(outer_lr=1.0, inner_lr=0.5, inner_steps=100, checkpoints=10)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

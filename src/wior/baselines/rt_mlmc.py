@@ -4,9 +4,10 @@ With v^k the implicit hyper-gradient at the y of EpochSGD(k), all levels on shar
 
     k = 1 … K with probability p_k ∝ 2^−k,   v = v^1 + (v^{k+1} − v^k)/p_k,   x ← x − η v
 
-so that the expectation over k is v^{K+1} at an expected cost of order K. Levels nest: EpochSGD(k + 1) is EpochSGD(k) and one more epoch. The
-Neumann product u = Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f has one p, uniform in 0 … Q − 1, for all three. One k and one p serve the
-whole batch: a program in which every example has its own would take the longest for all.
+so that the expectation over k is v^{K+1} at an expected cost of order K. Levels nest: EpochSGD(k + 1) is EpochSGD(k)
+and one more epoch. The Neumann product u = Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f has one p, uniform in 0 … Q − 1,
+for all three. One k and one p serve the whole batch: a program in which every example has its own would take the
+longest for all.
 
 Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023.
 """
@@ -33,7 +34,42 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class RTMLMC(Algorithm):
-    """Random levels of inner accuracy, for `ConditionalBilevel` problems."""
+    """Random levels of inner accuracy, for `ConditionalBilevel` problems.
+
+    The inner problems are solved coarsely, and now and then finely, so that the mean direction is that of the finest
+    level. Take it where inner sets are large or endless: its cost does not grow with them.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. Rare fine levels have large weights, so begin below the value for `WiORCBO`.
+    inner_lr : float or schedule
+        γ, the step size of y: in epoch k the steps are γ/2^k long. Start with 1/L, with L the largest eigenvalue of the
+        inner Hessian ∇²_yy g, which `wior.check` measures.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, at most 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g.
+        Start with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    levels : int, default 6
+        K, the finest level that is drawn; level k has probability proportional to 2^−k. Its inner loop has 2^(K + 2) −
+        1 steps, 255 by default.
+    neumann_terms : int, default 4
+        Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors; one number is drawn for
+        the whole batch.
+
+    References
+    ----------
+    Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023. The updates as formulas:
+    `help(wior.baselines.rt_mlmc)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> method = wior.baselines.RTMLMC(outer_lr=0.01, inner_lr=0.5, neumann_lr=0.5, levels=2)
+    >>> [round(float(probability), 3) for probability in method.probabilities]
+    [0.667, 0.333]
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

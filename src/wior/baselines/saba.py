@@ -1,15 +1,16 @@
 """SABA: SAGA in front of all three single-loop directions.
 
-For each of the parts ∇_x f, ∇_y f (outer) and ∇_y g, ∇²_yy g u, ∇²_xy g u (inner) a table with the last value of every batch:
+For each of the parts ∇_x f, ∇_y f (outer) and ∇_y g, ∇²_yy g u, ∇²_xy g u (inner) a table with the last value of every
+batch:
 
     part ← part_i − table_i + mean(table),   table_i ← part_i,   z ← z − (η, γ, ρ) D
 
-for z = (x, y, u) and D the directions made of the parts, all at the old iterate. The data are cut into batches once, and the order
-runs over the batches. The tables take as many copies of (x, y) as there are outer batches and of (x, y, y) as there are inner ones. Three
-backward passes.
+for z = (x, y, u) and D the directions made of the parts, all at the old iterate. The data are cut into batches once,
+and the order runs over the batches. The tables take as many copies of (x, y) as there are outer batches and of (x, y,
+y) as there are inner ones. Three backward passes.
 
-Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance reduction
-algorithms", NeurIPS 2022.
+Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance
+reduction algorithms", NeurIPS 2022.
 """
 
 from __future__ import annotations
@@ -37,7 +38,36 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SABA(Algorithm):
-    """SAGA on all directions, for `Bilevel` problems."""
+    """SAGA on all directions, for `Bilevel` problems.
+
+    Like `WiORBO`, with a memory of the last derivative of every batch, so that constant steps reach the solution
+    without noise. It takes memory for as many copies of x and y as there are batches, and batch sizes that divide the
+    data. Three backward passes a step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. On the ridge benchmark its best value was a fifth of that of `WiORBO`.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+
+    References
+    ----------
+    Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance
+    reduction algorithms", NeurIPS 2022. The updates as formulas: `help(wior.baselines.saba)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

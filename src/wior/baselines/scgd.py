@@ -22,7 +22,36 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class SCGD(Algorithm):
-    """A running mean of the inner map, for `Compositional` problems."""
+    """A running mean of the inner map, for `Compositional` problems.
+
+    y is a running mean of the inner map; x descends along the gradient at the new y, with step sizes that fall. Two
+    backward passes a step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. It decays, so the first value may be larger than for other methods.
+    inner_lr : float or schedule
+        β, at most 1: the weight of a new batch in the running mean y of the inner map, in the first step. Start with
+        0.5.
+    outer_decay : float, default 3/4
+        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant.
+    inner_decay : float, default 1/2
+        How the weight of a new batch falls: β (k + 1)^−decay in step k. 0 keeps it constant.
+
+    References
+    ----------
+    Wang, Fang, Liu, "Stochastic compositional gradient descent", Mathematical Programming 2017. The updates as
+    formulas: `help(wior.baselines.scgd)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.SCGD(outer_lr=0.3, inner_lr=0.5)
+    SCGD(outer_lr=0.3, inner_lr=0.5, outer_decay=0.75, inner_decay=0.5)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # β, at most 1

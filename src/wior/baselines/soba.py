@@ -6,8 +6,8 @@
 
 all at the old iterate. Three backward passes. With decay = 0 it is WiOR-BO without its projection.
 
-Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance reduction
-algorithms", NeurIPS 2022.
+Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance
+reduction algorithms", NeurIPS 2022.
 """
 
 from __future__ import annotations
@@ -26,7 +26,38 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class SOBA(Algorithm):
-    """Plain single-loop directions with decaying steps, for `Bilevel` problems."""
+    """Plain single-loop directions with decaying steps, for `Bilevel` problems.
+
+    One batch of each level moves y, u and x at once, with steps that fall as 1/√t. With `decay=0` it is `WiORBO`
+    without a projection. Three backward passes a step.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. It decays, so the first value may be larger than for `WiORBO`.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    decay : float, default 0.5
+        How all rates fall: as (t + 1)^−decay in step t. 0 keeps them constant, which serves all but very long runs
+        better.
+
+    References
+    ----------
+    Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance
+    reduction algorithms", NeurIPS 2022. The updates as formulas: `help(wior.baselines.soba)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
+    SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

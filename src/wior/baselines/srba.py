@@ -2,9 +2,11 @@
 
     d ← D(z) on all data in steps 0, q, 2q, …;   d ← d + D(z) − D(z⁻) on one batch otherwise;   z ← z − (η, γ, ρ) d
 
-for z = (x, y, u) and D its three directions, all at the old iterate. Where no period is given it is a pass over the larger data.
+for z = (x, y, u) and D its three directions, all at the old iterate. Where no period is given it is a pass over the
+larger data.
 
-Dagréou, Moreau, Vaiter, Ablin, "A lower bound and a near-optimal algorithm for bilevel empirical risk minimization", AISTATS 2024.
+Dagréou, Moreau, Vaiter, Ablin, "A lower bound and a near-optimal algorithm for bilevel empirical risk minimization",
+AISTATS 2024.
 """
 
 from __future__ import annotations
@@ -22,7 +24,38 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class SRBA(Algorithm):
-    """SARAH on all directions, for `Bilevel` problems."""
+    """SARAH on all directions, for `Bilevel` problems.
+
+    Every q steps the directions are computed on all data; between, the last ones are corrected by one batch. Less noise
+    in all three directions than `WiORBO`.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    period : int or None, default None
+        q, the steps from one computation on all data to the next. None: one pass over the larger of the two data sets,
+        a good first choice.
+
+    References
+    ----------
+    Dagréou, Moreau, Vaiter, Ablin, "A lower bound and a near-optimal algorithm for bilevel empirical risk
+    minimization", AISTATS 2024. The updates as formulas: `help(wior.baselines.srba)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
+    SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

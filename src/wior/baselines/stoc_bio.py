@@ -24,7 +24,43 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class StocBiO(Algorithm):
-    """Inner SGD steps and a Neumann sum, for `Bilevel` problems."""
+    """Inner SGD steps and a Neumann sum, for `Bilevel` problems.
+
+    y makes some inner SGD steps from its last value, then a Neumann sum gives u. The sum is cut off, which leaves a
+    bias where the inner problem is badly conditioned.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, below 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g. Start
+        with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    inner_steps : int, default 10
+        K, the number of inner SGD steps on y in one step of the method.
+    neumann_terms : int, default 4
+        Q + 1, the terms of the Neumann sum. u misses (I − τ ∇²_yy g)^(Q + 1) of itself, so badly conditioned inner
+        problems want more.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Ji, Yang, Liang, "Bilevel optimization: convergence analysis and enhanced design", ICML 2021. The updates as
+    formulas: `help(wior.baselines.stoc_bio)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5)
+    StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, separate_streams=False)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

@@ -3,11 +3,12 @@
     d_y ← ∇_y g(z) + (1 − b_t) (d_y − ∇_y g(z⁻)),   d_x ← D(z) + (1 − a_t) (d_x − D(z⁻)),   on the same batches
     y ← y − γ_t d_y,   x ← x − η_t d_x
 
-with D(z) = ∇_x f − ∇²_xy g Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and one p, uniform in 0 … Q − 1, for both evaluations. The
-rates fall as (1 + t/m)^(−1/3), the momenta as its square, and both momenta are 1 in the first step. m is `delay`.
+with D(z) = ∇_x f − ∇²_xy g Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and one p, uniform in 0 … Q − 1, for both
+evaluations. The rates fall as (1 + t/m)^(−1/3), the momenta as its square, and both momenta are 1 in the first step. m
+is `delay`.
 
-Khanduri, Zeng, Hong, Wai, Wang, Yang, "A near-optimal algorithm for stochastic bilevel optimization via double-momentum",
-NeurIPS 2021.
+Khanduri, Zeng, Hong, Wai, Wang, Yang, "A near-optimal algorithm for stochastic bilevel optimization via
+double-momentum", NeurIPS 2021.
 """
 
 from __future__ import annotations
@@ -23,7 +24,51 @@ from wior.algorithms.parts.momentum import DoubleMomentum
 
 @dataclasses.dataclass(frozen=True)
 class SUSTAIN(DoubleMomentum):
-    """STORM on both levels with a Neumann product, for `Bilevel` problems."""
+    """STORM on both levels with a Neumann product, for `Bilevel` problems.
+
+    A single loop with variance-reduced directions for y and x. The Neumann product has a random length, which trades
+    the bias of a sum for noise.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. It decays, so the first value may be larger than for other methods.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, at most 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g.
+        Start with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    neumann_terms : int, default 4
+        Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors, drawn in every step.
+    outer_momentum : float, default 0.9
+        a, above 0 and at most 1: the weight of the new batch in the estimate for x after the first step. 1 is the plain
+        direction.
+    inner_momentum : float, default 0.9
+        b, the same for y.
+    decay : float, default 1/3
+        How the rates fall: as (1 + t/m)^−decay. The momenta fall as its square.
+    delay : float, default 1.0
+        m, the number of steps before the decay is felt. Take a part of the run's steps, some hundreds, where the first
+        steps fall too early.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Khanduri, Zeng, Hong, Wai, Wang, Yang, "A near-optimal algorithm for stochastic bilevel optimization via
+    double-momentum", NeurIPS 2021. The updates as formulas: `help(wior.baselines.sustain)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> method = wior.baselines.SUSTAIN(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, delay=100.0)
+    >>> method.neumann_terms, method.delay
+    (4, 100.0)
+    """
 
     paper = "Khanduri et al., NeurIPS 2021"
 

@@ -37,7 +37,45 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class TTSA(Algorithm):
-    """Two time scales and a Neumann product of random length, for `Bilevel` problems."""
+    """Two time scales and a Neumann product of random length, for `Bilevel` problems.
+
+    One inner step and one outer step at a time; the step size of x falls faster than that of y, so that y has time to
+    follow.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. It decays, so the first value may be larger than for other methods.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, at most 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g.
+        Start with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    neumann_terms : int, default 4
+        Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors, drawn in every step.
+    outer_decay : float, default 3/5
+        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant.
+    inner_decay : float, default 2/5
+        How the step size of y falls: γ (k + 1)^−decay in step k. 0 keeps it constant.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Hong, Wai, Wang, Yang, "A two-timescale framework for bilevel optimization", 2020. The updates as formulas:
+    `help(wior.baselines.ttsa)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> method = wior.baselines.TTSA(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5)
+    >>> method.outer_decay > method.inner_decay
+    True
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

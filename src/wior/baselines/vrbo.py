@@ -1,12 +1,13 @@
 """VRBO: SPIDER on the inner gradient and on a hyper-gradient with a Neumann sum, refreshed over an inner loop.
 
-Every q steps d_x = D(x, y) and d_y = ∇_y g(x, y) on large batches. Then x ← x − η d_x, and over m + 1 batches, of which each
-gives both differences between the present point and the one before it,
+Every q steps d_x = D(x, y) and d_y = ∇_y g(x, y) on large batches. Then x ← x − η d_x, and over m + 1 batches, of which
+each gives both differences between the present point and the one before it,
 
     d_x ← d_x + D(x, y) − D(x⁻, y⁻),   d_y ← d_y + ∇_y g(x, y) − ∇_y g(x⁻, y⁻),   y ← y − γ d_y  (not after the last)
 
-with D = ∇_x f − ∇²_xy g τ Σ_{q=0…Q} Π_{j≤q} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and Q + 1 = `neumann_terms`. `large_batch` is the number of
-examples of a large batch at each level, all of them where it is None; q is `period`, the steps of a pass over the larger data where it is None.
+with D = ∇_x f − ∇²_xy g τ Σ_{q=0…Q} Π_{j≤q} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f and Q + 1 = `neumann_terms`. `large_batch`
+is the number of examples of a large batch at each level, all of them where it is None; q is `period`, the steps of a
+pass over the larger data where it is None.
 
 Yang, Ji, Liang, "Provably faster algorithms for bilevel optimization", NeurIPS 2021.
 """
@@ -39,7 +40,50 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class VRBO(Algorithm):
-    """SPIDER on both levels with a Neumann sum, for `Bilevel` problems."""
+    """SPIDER on both levels with a Neumann sum, for `Bilevel` problems.
+
+    Every q steps the directions of x and y are computed on large batches; between, inner loops correct them. A step
+    makes many backward passes, 75 by default: compare methods by calls, not by steps.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    neumann_lr : float or schedule
+        τ, the scale of the Neumann series, below 1/L with L the largest eigenvalue of the inner Hessian ∇²_yy g. Start
+        with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
+    inner_steps : int, default 3
+        m, the inner steps on y after each step of x; they read m + 1 batches.
+    neumann_terms : int, default 4
+        Q + 1, the terms of the Neumann sum. u misses (I − τ ∇²_yy g)^(Q + 1) of itself, so badly conditioned inner
+        problems want more.
+    period : int or None, default None
+        q, the steps from one large batch to the next. None: as many as make one pass over the larger of the two data
+        sets.
+    large_batch : int or None, default None
+        The examples of a large batch at each level. None takes all examples. Where all of them are too many, take some
+        tens of batches.
+    separate_streams : bool, default False
+        Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
+        step come one after the other from a single stream, so that a pass reads every example once.
+
+    References
+    ----------
+    Yang, Ji, Liang, "Provably faster algorithms for bilevel optimization", NeurIPS 2021. The updates as formulas:
+    `help(wior.baselines.vrbo)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> method = wior.baselines.VRBO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, period=16)
+    >>> method.period, method.large_batch is None
+    (16, True)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ

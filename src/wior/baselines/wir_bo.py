@@ -3,7 +3,8 @@
     ξ₁ for ∇_y f,  ξ₂ for ∇_x f,  ζ₁ for ∇_y g,  ζ₂ for ∇²_yy g u,  ζ₃ for ∇²_xy g u
 
 Under `Independent()` these are the five independent samples of the usual analysis; under a permutation each of the five
-kinds has a stream with a permutation of its own, or, with `separate_streams=False`, all of a level come from one. Seven backward passes, since no two derivatives share a graph.
+kinds has a stream with a permutation of its own, or, with `separate_streams=False`, all of a level come from one. Seven
+backward passes, since no two derivatives share a graph.
 
 Li, Huang, NeurIPS 2024, section 3.
 """
@@ -25,7 +26,41 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class WiRBO(Algorithm):
-    """Five streams of examples and seven backward passes a step, for `Bilevel` problems."""
+    """Five streams of examples and seven backward passes a step, for `Bilevel` problems.
+
+    The updates of `WiORBO` with a separate batch for each of the five derivatives: the control of the paper, by which
+    the effect of the order is told from that of shared batches.
+
+    Parameters
+    ----------
+    outer_lr : float or schedule
+        η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
+        it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
+        and try factors of 3 from there. A `PerExample` leaf wants 10 to 1000.
+    inner_lr : float or schedule
+        γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
+        `wior.check` measures. From 2/L on y diverges.
+    adjoint_lr : float or schedule
+        ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
+        the value of `inner_lr` is a good first one here too.
+    radius : float, default inf
+        ι, the radius of the ball that u is projected to when an epoch starts. Start without a bound. If u grows until
+        the run diverges, take a few times the norm of `wior.hypergradient(problem, x0, y0).u`.
+    separate_streams : bool, default True
+        Whether each of the five kinds of batches comes from a stream with a permutation of its own. If False, all kinds
+        of a level come one after the other from a single stream.
+
+    References
+    ----------
+    Li, Huang, "Provably faster algorithms for bilevel optimization via without-replacement sampling", NeurIPS 2024,
+    section 3. The updates as formulas: `help(wior.baselines.wir_bo)`.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, radius=inf, separate_streams=True)
+    """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
