@@ -28,9 +28,10 @@ Check = Callable[[str, Any], Any]
 class Streams(NamedTuple):
     """How many batches of each kind a step takes, at each level.
 
-    (1,) is one batch for everything; (10, 3, 1) ten batches for one purpose, three for another, one for a third. All kinds of a
-    level come one after the other from one stream of examples, or, if `separate`, each from a stream with a
-    permutation of its own. Conditional problems draw their inner examples anew for each outer one: their inner level has no stream.
+    (1,) is one batch for everything; (10, 3, 1) ten batches for one purpose, three for another, one for a third. All
+    kinds of a level come one after the other from one stream of examples, or, if `separate`, each from a stream with a
+    permutation of its own. Conditional problems draw their inner examples anew for each outer one: their inner level
+    has no stream.
     """
 
     outer: tuple[int, ...]

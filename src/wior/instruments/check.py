@@ -90,10 +90,10 @@ def check(
 ) -> Report:
     """Looks at a problem for mistakes, measures a step and suggests first step sizes.
 
-    It looks for indices out of range inside the losses, losses that are sums and not means over rows, rows that depend on each other, NaN and
-    infinity in the data, types that disagree, leaves that cannot move, and an inner problem that is not convex. It reads real batches:
-    of streamed data a few hundred rows, of other data all rows for NaN and as many as some seconds allow for indices. Every
-    class of problem can be given. What a loss raises is raised.
+    It looks for indices out of range inside the losses, losses that are sums and not means over rows, rows that depend
+    on each other, NaN and infinity in the data, types that disagree, leaves that cannot move, and an inner problem that
+    is not convex. It reads real batches: of streamed data a few hundred rows, of other data all rows for NaN and as
+    many as some seconds allow for indices. Every class of problem can be given. What a loss raises is raised.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def check(
     """
     if not isinstance(problem, Problem):
         raise TypeError(
-            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}"
+            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type "
+            f"{type(problem).__name__}"
         )
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TypeError(f"seed must be an integer that is not negative, got {seed!r}")

@@ -1,8 +1,8 @@
 """What a step sends between devices, read from the compiled program.
 
-The collectives of one step are listed with their sizes, and each is charged what its ring algorithm sends from every device: for k
-devices and an array of b bytes, 2 (k − 1)/k · b to sum it everywhere (all-reduce), (k − 1)/k · b to gather it or to leave each
-device its share of a sum, b to pass it on.
+The collectives of one step are listed with their sizes, and each is charged what its ring algorithm sends from every
+device: for k devices and an array of b bytes, 2 (k − 1)/k · b to sum it everywhere (all-reduce), (k − 1)/k · b to
+gather it or to leave each device its share of a sum, b to pass it on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`hypergradient`: the exact ∇h(x) on the full data, by which every estimate is judged.
 
-The inner problem is solved by Newton's method with conjugate gradients and a line search, the adjoint system
-∇²_yy g u = ∇_y f by conjugate gradients, both to a tolerance and without a matrix. The data pass in pieces, so that memory
-does not grow with them.
+The inner problem is solved by Newton's method with conjugate gradients and a line search, the adjoint system ∇²_yy g u
+= ∇_y f by conjugate gradients, both to a tolerance and without a matrix. The data pass in pieces, so that memory does
+not grow with them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def hypergradient(
 ) -> HyperGradient:
     """∇h(x) = ∇_x f − ∇²_xy g u at the inner solution y_x, with u = [∇²_yy g]⁻¹ ∇_y f, on all data.
 
-    The inner problem is solved from y0 until ‖∇_y g‖ is below `tolerance` times what it was (or times 1, if that is more), the
-    adjoint system to the same relative residual; 1e-5 in float32 and 1e-11 in float64 where not given. `limit` bounds the
-    conjugate-gradient steps of each solve, `rows` the examples evaluated at once. Raises where a tolerance is not met.
+    The inner problem is solved from y0 until ‖∇_y g‖ is below `tolerance` times what it was (or times 1, if that is
+    more), the adjoint system to the same relative residual; 1e-5 in float32 and 1e-11 in float64 where not given.
+    `limit` bounds the conjugate-gradient steps of each solve, `rows` the examples evaluated at once. Raises where a
+    tolerance is not met.
     """
     x, y0 = checks.floating("x", x), checks.floating("y0", y0)
     if not isinstance(problem, Problem):
@@ -68,8 +69,9 @@ def hypergradient(
     ):
         if not solved:
             raise RuntimeError(
-                f"the {name} was not solved: its residual norm is {float(residual):.3g} with tolerance={tolerance:g} and "
-                f"limit={limit}; raise one of them, start from a better y0, or check that inner is strongly convex in y"
+                f"the {name} was not solved: its residual norm is {float(residual):.3g} with tolerance={tolerance:g} "
+                f"and limit={limit}; raise one of them, start from a better y0, or check that inner is strongly convex "
+                "in y"
             )
     return found
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 COSTS = (
-    "With default hyper-parameters. Batches: those a step draws, outer + inner. Gc(f), Gc(g), JV, HV: gradients of f and "
-    "g and products with second derivatives of g in a step, in batches. Passes: backward passes; a large batch takes as "
-    f"many as a small one. ~: differs from step to step, the mean of {STEPS} steps. Memory: what a run carries from step "
-    f"to step. The data have {BATCHES} batches at each level; for conditional problems, calls are those for one outer "
-    f"example, whose inner set has {BATCHES} batches."
+    "With default hyper-parameters. Batches: those a step draws, outer + inner. Gc(f), Gc(g), JV, HV: gradients of f "
+    "and g and products with second derivatives of g in a step, in batches. Passes: backward passes; a large batch "
+    f"takes as many as a small one. ~: differs from step to step, the mean of {STEPS} steps. Memory: what a run "
+    f"carries from step to step. The data have {BATCHES} batches at each level; for conditional problems, calls are "
+    f"those for one outer example, whose inner set has {BATCHES} batches."
 )
 PARAMETERS = "Those without a default are required; those named *_lr are step sizes, numbers or schedules."
 

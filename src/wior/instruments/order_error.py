@@ -5,20 +5,21 @@ The paper's assumption on an order is that there are α and C with
     ‖(1/k) Σ_{τ=t}^{t+k−1} v_τ − v‖² ≤ C² k^{−α}      for every start t and every interval k,
 
 for v = ∇f, ∇g and ∇²g at a fixed point (Assumption 4.5). Independent draws have α = 1, permutations α = 2 with a C that
-grows with the number of examples, herded ones α = 2 with a smaller C. Here the left side is measured for many k, and its largest
-and its mean value over t are reported.
+grows with the number of examples, herded ones α = 2 with a smaller C. Here the left side is measured for many k, and
+its largest and its mean value over t are reported.
 
-α is decided by intervals of at least one pass, and fitted to means over t (the largest of few independent stretches is too noisy). The
-error of one permutation for ever is S(k mod P)/k² for a pass of P batches: it comes and goes with k, and single k say little. So k² times the
-mean error is averaged over k from jP to (j+1)P, with starts t that make whole passes; it is level for α = 2 and grows as k
-for α = 1, and α is 2 less its power of k.
+α is decided by intervals of at least one pass, and fitted to means over t (the largest of few independent stretches is
+too noisy). The error of one permutation for ever is S(k mod P)/k² for a pass of P batches: it comes and goes with k,
+and single k say little. So k² times the mean error is averaged over k from jP to (j+1)P, with starts t that make whole
+passes; it is level for α = 2 and grows as k for α = 1, and α is 2 less its power of k.
 
-C is the smallest constant for which the bound holds with that α at every t and k measured, and `C_at` the one for α = 1 and for α = 2:
-constants of the same α can be compared between orders. A is the bound on a single error (Assumptions 4.3, 4.4 and 4.7), the
-largest ‖v_τ − v‖ measured, which is C at k = 1; the paper's is that of single examples, so of batches of one.
+C is the smallest constant for which the bound holds with that α at every t and k measured, and `C_at` the one for α = 1
+and for α = 2: constants of the same α can be compared between orders. A is the bound on a single error (Assumptions
+4.3, 4.4 and 4.7), the largest ‖v_τ − v‖ measured, which is C at k = 1; the paper's is that of single examples, so of
+batches of one.
 
-∇²g is measured by its action on a fixed vector u: the products that a step uses. For conditional problems the outer order is
-measured, on the exact hyper-gradients ∇h(x; ξ).
+∇²g is measured by its action on a fixed vector u: the products that a step uses. For conditional problems the outer
+order is measured, on the exact hyper-gradients ∇h(x; ξ).
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def order_error(
 ) -> OrderError:
     """Measures the order error at (x, y) over `passes` passes of the longer level, after `warmup` passes.
 
-    `u` is the vector that stands in for the second derivatives; a random one of unit norm where not given. `warmup` lets
-    `Herding` sort before it is judged. Below twelve passes α and C are NaN, with a warning.
+    `u` is the vector that stands in for the second derivatives; a random one of unit norm where not given. `warmup`
+    lets `Herding` sort before it is judged. Below twelve passes α and C are NaN, with a warning.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
@@ -271,8 +272,8 @@ def _watched(
     widths = {name: sum(leaf.size for leaf in jax.tree.leaves(shape)) for name, shape in shapes.items()}
     if steps * sum(widths.values()) > LARGEST_RECORD:
         raise ValueError(
-            f"passes={steps} steps of {sum(widths.values())} numbers would take {4 * steps * sum(widths.values()) / 2**30:.1f} GiB; "
-            "measure fewer passes or larger batches"
+            f"passes={steps} steps of {sum(widths.values())} numbers would take "
+            f"{4 * steps * sum(widths.values()) / 2**30:.1f} GiB; measure fewer passes or larger batches"
         )
     carry = blocks.begin(plan, problem, watch, keys, point.x, point.y)
     dtype = jnp.result_type(*jax.tree.leaves(point.y))

@@ -1,7 +1,8 @@
 """The derivatives of conditional problems, one outer example at a time, under `vmap`.
 
-`xi` is a batch of one row, `rows` rows of its own inner set, `weights` zero for the rows that are padding, `None` where there is none. A point
-at which the inner loss is evaluated is x itself, or the representation of the rows where a problem has one.
+`xi` is a batch of one row, `rows` rows of its own inner set, `weights` zero for the rows that are padding, `None` where
+there is none. A point at which the inner loss is evaluated is x itself, or the representation of the rows where a
+problem has one.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def represent_batch(
 ) -> tuple[Representations, Callable[[Tree, Tree], Tree]]:
     """What the losses see of x at all rows of a batch of outer examples, in one forward pass, and the way back in one pull-back.
 
-    The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...), and returns the mean of their
-    differences with respect to x.
+    The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...), and returns the
+    mean of their differences with respect to x.
     """
     examples, n = jax.tree.leaves(rows)[0].shape[:2]
 

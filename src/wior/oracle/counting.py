@@ -1,8 +1,8 @@
 """The counting of derivatives: gradients and products in examples (the paper's Gc(f), Gc(g), JV, HV), passes as passes.
 
-Counting happens while a step is traced. A count that is known then is a Python integer and costs nothing at run time; one that depends on
-the data (ragged inner sets, say) is carried through the loop. `scan`, `repeat`, `cond` and `vmap` below are jax's, and multiply
-what their bodies count, or count the side that was taken.
+Counting happens while a step is traced. A count that is known then is a Python integer and costs nothing at run time;
+one that depends on the data (ragged inner sets, say) is carried through the loop. `scan`, `repeat`, `cond` and `vmap`
+below are jax's, and multiply what their bodies count, or count the side that was taken.
 """
 
 from __future__ import annotations

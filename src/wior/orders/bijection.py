@@ -5,10 +5,10 @@ Positions are written as (left, right) in Z_a × Z_b with a·b barely above n, a
 
     left ← left + F₁(right) mod a,   right ← right + F₂(left) mod b,   and so on with fresh keys.
 
-Positions that land outside [0, n) walk on along their cycle. There are a·b − n ≤ a few of them, the factors being chosen
-for that, so their walks are found once for each key and the others pay a comparison. Below `EXACT_BELOW` a network
-mixes badly and a true shuffle, the ranks of random bits, is cheap: it is used there instead. Above `LARGEST` examples
-have numbers that need 64 bits: `wide.py`, on the host.
+Positions that land outside [0, n) walk on along their cycle. There are a·b − n ≤ a few of them, the factors being
+chosen for that, so their walks are found once for each key and the others pay a comparison. Below `EXACT_BELOW` a
+network mixes badly and a true shuffle, the ranks of random bits, is cheap: it is used there instead. Above `LARGEST`
+examples have numbers that need 64 bits: `wide.py`, on the host.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def keyed(key: jax.Array, n: int) -> Network:
 def rounds(n: int) -> int:
     """How many rounds mix n positions well.
 
-    Two positions with the same right half keep their distance with probability b⁻³ after six rounds: too often for a small
-    b, where ten rounds are needed.
+    Two positions with the same right half keep their distance with probability b⁻³ after six rounds: too often for a
+    small b, where ten rounds are needed.
     """
     return 10 if n < LARGE else 6
 

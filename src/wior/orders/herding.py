@@ -1,8 +1,8 @@
 """Herding: each pass is sorted by what the pass before it saw, so that partial sums stay near the mean.
 
-The vectors of a step (the derivatives it computed anyway) are balanced by signs, at the granularity of batches: the sign
-of each vector is chosen against the signed sum so far, and the next pass takes the plus examples from the front in their
-order and the minus examples from the back in reverse.
+The vectors of a step (the derivatives it computed anyway) are balanced by signs, at the granularity of batches: the
+sign of each vector is chosen against the signed sum so far, and the next pass takes the plus examples from the front in
+their order and the minus examples from the back in reverse.
 
     mean balancing (GraB):     c = v_t − m, m the mean of the raw vectors of the pass before
     pair balancing (CD-GraB):  c = v_{2t−1} − v_{2t}; the second of a pair takes the opposite sign, and no mean is kept
@@ -12,8 +12,8 @@ Lu, Guo, De Sa, "GraB: finding provably better data permutations than random res
 Cooper et al., "Coordinating distributed example orders for provably accelerated training", NeurIPS 2023.
 
 The examples of a pass stand in a line, of which each step takes the next ones. When too few are left for a step, the
-next pass is sorted and appended behind the remainder, so a batch may straddle two passes here as well; examples that were
-not part of a signed batch go between the plus and the minus ones.
+next pass is sorted and appended behind the remainder, so a batch may straddle two passes here as well; examples that
+were not part of a signed batch go between the plus and the minus ones.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Memory(NamedTuple):
 class Herding(AdaptiveOrder):
     """Sorts each pass by balancing the vectors that the pass before it saw.
 
-    `balance` is "pair" (no stale mean, the default) or "mean". Memory: one integer for each example and two or three vectors of
-    the length of the observed derivatives. With more examples in a step than in the data there is nothing to sort.
+    `balance` is "pair" (no stale mean, the default) or "mean". Memory: one integer for each example and two or three
+    vectors of the length of the observed derivatives. With more examples in a step than in the data there is nothing to
+    sort.
     """
 
     balance: str = "pair"

@@ -4,8 +4,8 @@ An order knows nothing of losses. A non-adaptive one is a pure function of key a
 permutation of [0, n) (or n draws), and batch t is positions tB … (t+1)B − 1 of the concatenated passes. So a batch may
 straddle two passes, nothing is dropped, padded or repeated, and a run can stop and resume at any step.
 
-`run` is for compiled programs, where the numbers of examples have 32 bits; `examples` gives the same ones to the host, for
-any n: those above 2³¹ are made there, pass by pass, in 64 bits.
+`run` is for compiled programs, where the numbers of examples have 32 bits; `examples` gives the same ones to the host,
+for any n: those above 2³¹ are made there, pass by pass, in 64 bits.
 """
 
 from __future__ import annotations
@@ -119,23 +119,25 @@ class PermutationOrder(Order):
 class AdaptiveOrder(Order):
     """An order that learns: each pass is sorted by the derivatives that the pass before it saw.
 
-    The examples of a pass stand in a line, of which each step takes the next ones. `memory` is a tree of the order's own with a field
-    `line`. When too few examples are left for a step, `rebuild` sorts the next pass and puts it behind them.
+    The examples of a pass stand in a line, of which each step takes the next ones. `memory` is a tree of the order's
+    own with a field `line`. When too few examples are left for a step, `rebuild` sorts the next pass and puts it behind
+    them.
 
-    An order of your own inherits from this class and gives `start`, `observe` and `rebuild`; for the inner sets of conditional
-    problems also `reorder`.
+    An order of your own inherits from this class and gives `start`, `observe` and `rebuild`; for the inner sets of
+    conditional problems also `reorder`.
     """
 
     def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
         raise TypeError(
-            f"{type(self).__name__} sorts each pass by the derivatives that the pass before it saw, so its examples do not follow from a "
-            "position; another order of wior.orders is needed"
+            f"{type(self).__name__} sorts each pass by the derivatives that the pass before it saw, so its examples do "
+            "not follow from a position; another order of wior.orders is needed"
         )
 
     def start(self, key: jax.Array, n: int, chunk: int, batch: int, width: int, dtype: Any) -> Any:
         """The memory before the first step, with `line`: a pass over n examples, then room for 2 `chunk` more.
 
-        A step takes `chunk` examples, in batches of `batch`; `width` and `dtype` are those of the vectors that will be observed.
+        A step takes `chunk` examples, in batches of `batch`; `width` and `dtype` are those of the vectors that will be
+        observed.
         """
         raise NotImplementedError
 
@@ -146,7 +148,8 @@ class AdaptiveOrder(Order):
     def rebuild(self, memory: Any, tail: jax.Array, taken: jax.Array, n: int, chunk: int, batch: int) -> Any:
         """The memory with the next pass behind what is left of the line.
 
-        The line held `tail` examples of an older pass, then n; `taken` of them are gone. `next_line` puts a sorted pass in its place.
+        The line held `tail` examples of an older pass, then n; `taken` of them are gone. `next_line` puts a sorted pass
+        in its place.
         """
         raise NotImplementedError
 

@@ -1,7 +1,8 @@
 """The network of `bijection.py` for lengths up to 2⁶³, in numpy on the host, where 64-bit integers are at hand.
 
-The halves stay below 2³², so a round hashes a half and a 64-bit word of the key by the 64-bit finalizer of MurmurHash3 and
-takes the remainder. Data of this size are read piece by piece from the host, which is where these numbers are wanted.
+The halves stay below 2³², so a round hashes a half and a 64-bit word of the key by the 64-bit finalizer of MurmurHash3
+and takes the remainder. Data of this size are read piece by piece from the host, which is where these numbers are
+wanted.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def words_of(key: jax.Array, count: int) -> np.ndarray:
 def factors(n: int) -> tuple[int, int]:
     """(a, b) with a·b ≥ n close to n and a ≥ b near the square root.
 
-    4ab = s² − d² for the sum s and the difference d: of each of the smallest sums the largest difference that keeps ab ≥ n. So
-    the excess is at most about n^¼, and the least of many such.
+    4ab = s² − d² for the sum s and the difference d: of each of the smallest sums the largest difference that keeps ab
+    ≥ n. So the excess is at most about n^¼, and the least of many such.
     """
     least = math.isqrt(4 * n - 1) + 1
     more = np.arange(min(CANDIDATES, least // 8 + 1), dtype=np.int64)  # up to a = 4b

@@ -83,6 +83,6 @@ def _check_outer_ignores_rows(outer: Callable[..., Any], x: Tree, y: Tree, xi: B
             if is_per_example(leaf)
         ]
         raise TypeError(
-            f"outer uses the PerExample leaf {', '.join(names)}, which belongs to the inner examples: the outer loss receives None there. "
-            f"Let only inner depend on it ({type(error).__name__}: {error})"
+            f"outer uses the PerExample leaf {', '.join(names)}, which belongs to the inner examples: the outer loss "
+            f"receives None there. Let only inner depend on it ({type(error).__name__}: {error})"
         ) from error

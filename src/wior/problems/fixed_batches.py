@@ -1,7 +1,7 @@
 """A bilevel problem whose examples are the batches of another one, for methods that remember something of every batch.
 
-The data are cut where they lie: batch k holds examples kB … (k+1)B − 1. An order then runs over batches, a step takes one at a
-time, and the mean over all batches is the full objective.
+The data are cut where they lie: batch k holds examples kB … (k+1)B − 1. An order then runs over batches, a step takes
+one at a time, and the mean over all batches is the full objective.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class InFixedBatches(Problem):
             if n % batch:
                 near = sorted(sorted(_divisors(n), key=lambda size: abs(size - batch))[:3])
                 raise ValueError(
-                    f"batch_size ({level}) must divide the {n} {level} examples for a method that keeps a memory of every batch, "
-                    f"got {batch}; for example {', '.join(map(str, near))}"
+                    f"batch_size ({level}) must divide the {n} {level} examples for a method that keeps a memory of "
+                    f"every batch, got {batch}; for example {', '.join(map(str, near))}"
                 )
 
     @property

@@ -70,7 +70,8 @@ def check_conditional(problem: Any) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
         if jnp.ndim(leaf) < 2:
             raise ValueError(
-                f"{checks.path_name('inner_data', path)} has shape {jnp.shape(leaf)}; it must be (outer examples, inner examples, ...)"
+                f"{checks.path_name('inner_data', path)} has shape {jnp.shape(leaf)}; it must be (outer examples, "
+                "inner examples, ...)"
             )
     # counted as rows of a data set of their own, so that a disagreement reads like every other one
     n_max = checks.rows(
@@ -87,7 +88,8 @@ def check_conditional(problem: Any) -> None:
     wrong = np.flatnonzero((counts < 1) | (counts > n_max))
     if wrong.size:
         raise ValueError(
-            f"counts must lie between 1 and {n_max}, the second axis of inner_data; counts[{wrong[0]}] is {counts[wrong[0]]}"
+            f"counts must lie between 1 and {n_max}, the second axis of inner_data; counts[{wrong[0]}] is "
+            f"{counts[wrong[0]]}"
         )
 
 
@@ -114,5 +116,6 @@ def first_axis(shapes: Tree, length: int) -> Tree:
 def check_no_rows(x: Tree, y: Tree) -> None:
     if has_rows(x) or has_rows(y):
         raise TypeError(
-            "PerExample leaves belong to problems with one inner data set; a conditional problem has one for each outer example"
+            "PerExample leaves belong to problems with one inner data set; a conditional problem has one for each "
+            "outer example"
         )

@@ -1,7 +1,7 @@
 """Which leaves of x0 and y0 no step can move, seen in the traced losses and said before a long run.
 
-A derivative is traced on shapes alone, and its program read for outputs that are zero whatever the inputs are. A derivative that happens
-to be zero at the start is none of them.
+A derivative is traced on shapes alone, and its program read for outputs that are zero whatever the inputs are. A
+derivative that happens to be zero at the start is none of them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _SUMS = frozenset(["add", "add_any", "sub", "concatenate", "pad", "max", "min"])
 def unmoved(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list[str]:
     """A sentence for each leaf of x0 or y0 that no step can move, with the likely cause; one for all of them where none can.
 
-    `batches` is (outer, inner). It traces two losses and their derivatives and compiles nothing. What cannot be traced is no matter of
-    movement, and gives no sentence.
+    `batches` is (outer, inner). It traces two losses and their derivatives and compiles nothing. What cannot be traced
+    is no matter of movement, and gives no sentence.
     """
     try:
         return _sentences(problem, x, y, batches)
@@ -143,19 +143,22 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
     def cause_in_y(name: str) -> str:
         if name in used["g of y"]:
             return (
-                f"{inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an accuracy) or stop_gradient "
-                "has none. Give a loss that is differentiable in it, or keep it outside of y0"
+                f"{inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an accuracy) or "
+                "stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
             )
         return (
-            f"{inner} does not depend on it. What is not trained by {inner}, such as the running statistics of a batch norm, "
-            "belongs outside of y0; what should be trained must be used there"
+            f"{inner} does not depend on it. What is not trained by {inner}, such as the running statistics of a batch "
+            "norm, belongs outside of y0; what should be trained must be used there"
         )
 
     def cause_in_x(name: str) -> str:
         if minimax or not (name in used["f"] or name in used["g"]):
             where = outer if minimax else f"neither {outer} nor {inner}"
             if name in used["f"]:
-                return f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or stop_gradient has none"
+                return (
+                    f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or stop_gradient "
+                    "has none"
+                )
             return f"{where} depends on it" if not minimax else f"{where} does not depend on it"
         if not crosses[name] and not reaches_y:
             seen = (
@@ -167,10 +170,14 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
             return f"it acts through the inner problem alone, and {outer} {seen}"
         if name in used["g"]:
             return (
-                f"{inner} depends on it, but its derivative in y does not, so that the inner solution does not feel it, and {outer} "
-                "has no derivative in it either. Let it act on y, and through operations that have a derivative"
+                f"{inner} depends on it, but its derivative in y does not, so that the inner solution does not feel "
+                f"it, and {outer} has no derivative in it either. Let it act on y, and through operations that have a "
+                "derivative"
             )
-        return f"{outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and {inner} does not depend on it"
+        return (
+            f"{outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and "
+            f"{inner} does not depend on it"
+        )
 
     return [
         *_said("x0", [(name, cause_in_x(name)) for name in stuck_x], len(_names("x0", x))),

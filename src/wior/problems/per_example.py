@@ -66,8 +66,8 @@ def all_rows(x: Tree) -> Tree:
 def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None, after: Tree = None) -> Tree:
     """x − lr · direction; where x has a `PerExample` leaf, `direction` holds the rows at `index`.
 
-    `after` names what else was computed from rows of x. Rows are written when it is there: the compiler is free to read later, and would
-    then copy all rows in every step so that it may.
+    `after` names what else was computed from rows of x. Rows are written when it is there: the compiler is free to read
+    later, and would then copy all rows in every step so that it may.
     """
     broken = _any_nan(after) if after is not None and has_rows(x) else None
 

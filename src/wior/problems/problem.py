@@ -1,13 +1,14 @@
 """What a problem is: plain functions over trees, and the data they are averaged over.
 
-A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are its
-data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
+A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are
+its data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
 
-Data that do not fit, or should not, stay on the host (`streaming`): then all data that one index reads do, and a problem inside a
-compiled block has the rows of some steps in their place.
+Data that do not fit, or should not, stay on the host (`streaming`): then all data that one index reads do, and a
+problem inside a compiled block has the rows of some steps in their place.
 
-Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss that is
-itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are arguments too.
+Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss
+that is itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are
+arguments too.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class Problem:
         """For what reads all data on the device."""
         if self.streamed():
             raise ValueError(
-                f"the {' and '.join(self.streamed())} data are streamed, and {user} reads all of them on the device; give arrays that fit on it"
+                f"the {' and '.join(self.streamed())} data are streamed, and {user} reads all of them on the device; "
+                "give arrays that fit on it"
             )
 
     def with_rows(self, gathered: dict[str, Gathered]) -> Self:
@@ -171,7 +173,8 @@ def check_rows_fit(x: Tree, y: Tree, n: int) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
         if is_per_example(leaf) and n > LARGEST:
             raise ValueError(
-                f"{checks.path_name('x0', path)} is PerExample, and there are {n} examples; on the device at most {LARGEST} can have a row each"
+                f"{checks.path_name('x0', path)} is PerExample, and there are {n} examples; on the device at most "
+                f"{LARGEST} can have a row each"
             )
         if is_per_example(leaf) and (jnp.ndim(leaf.rows) == 0 or jnp.shape(leaf.rows)[0] != n):
             raise ValueError(

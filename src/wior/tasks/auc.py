@@ -5,9 +5,9 @@ With p the share of positive rows, s = w·z the score of a row z, x = (w, a, b) 
     F(x, α; z) = (1 − p) (s − a)² [z positive] + p (s − b)² [z negative]
                  + 2 (1 + α) (p s [z negative] − (1 − p) s [z positive]) − p (1 − p) α² + (L2 / 2) ‖w‖²
 
-and  1 + min over a, b of max over α of mean F / (p (1 − p))  at L2 = 0 is the mean of (1 − w·(z − z'))² over all pairs of a positive z
-and a negative z'. The maximum over α lies at the difference of the mean scores, negative less positive; a and b belong at the
-mean scores of the two classes.
+and  1 + min over a, b of max over α of mean F / (p (1 − p))  at L2 = 0 is the mean of (1 − w·(z − z'))² over all pairs
+of a positive z and a negative z'. The maximum over α lies at the difference of the mean scores, negative less positive;
+a and b belong at the mean scores of the two classes.
 
 Ying, Wen, Lyu, "Stochastic online AUC maximization", NeurIPS 2016.
 """

@@ -3,10 +3,11 @@
     min over x of  mean over clean rows of CE(y_x; row)
     where y_x minimizes  mean over training rows of σ(x_i) CE(y; row i) + (L2 / 2) ‖y‖²
 
-x has one logit for each training row and σ(x_i) is that row's weight; y is a network. Labels are corrupted once, when the
-task is made, and the record of which ones is kept for the metrics. No loss ever sees it.
+x has one logit for each training row and σ(x_i) is that row's weight; y is a network. Labels are corrupted once, when
+the task is made, and the record of which ones is kept for the metrics. No loss ever sees it.
 
-Li, Huang, NeurIPS 2024, appendix A. The paper's weights are x itself; a sigmoid keeps them between 0 and 1, as does clipping.
+Li, Huang, NeurIPS 2024, appendix A. The paper's weights are x itself; a sigmoid keeps them between 0 and 1, as does
+clipping.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class Corrupted(NamedTuple):
 def corrupt(labels: Any, rate: float, classes: int, noise: str = "uniform", seed: int = 0) -> Corrupted:
     """Replaces round(rate · n) of the labels, chosen at random, by others.
 
-    `uniform` draws the new label from the other classes, `pairs` turns class c into c + 1 and the last into 0: a new label always
-    differs from the true one. `redrawn` draws it from all classes; one that comes out right is recorded as right.
+    `uniform` draws the new label from the other classes, `pairs` turns class c into c + 1 and the last into 0: a new
+    label always differs from the true one. `redrawn` draws it from all classes; one that comes out right is recorded as
+    right.
     """
     labels = np.asarray(labels)
     if noise not in NOISES:
@@ -88,8 +90,10 @@ class CleaningMetrics:
     """How good the weights and the network are.
 
     - `clean_loss`: mean cross entropy on all clean rows, the outer objective at y;
-    - `f1`: of the rows kept as clean. Positive means kept: weight > ½. A kept row is right where its label is the true one;
-    - `auroc`: of the weight as a score for "this label is right", ties counted half; NaN where no label or every label is wrong;
+    - `f1`: of the rows kept as clean. Positive means kept: weight > ½. A kept row is right where its label is the true
+      one;
+    - `auroc`: of the weight as a score for "this label is right", ties counted half; NaN where no label or every label
+      is wrong;
     - `accuracy`: of the network on the test rows;
     - `held_out_loss`: mean cross entropy on rows that nothing was learned from, where there are such.
     """
@@ -128,8 +132,8 @@ def data_cleaning(
     """The task on given data: `train` with correct labels, of which a share `rate` is corrupted here, once, by `seed`.
 
     Each part is a pair of features (n, inputs) and integer labels (n,). `sizes` are the widths of the network, from the
-    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss. `weights` are σ(x), or x clipped to
-    [0, 1]. `held_out` rows, if given, are for choosing between runs.
+    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss. `weights` are σ(x), or x
+    clipped to [0, 1]. `held_out` rows, if given, are for choosing between runs.
     """
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")

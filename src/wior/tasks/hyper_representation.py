@@ -3,11 +3,12 @@
     min over x of  mean over tasks of CE(features(x, query images), y_x; labels)
     where y_x minimizes  CE(features(x, support images), y; labels) over the support set of the task
 
-A task has `ways` classes drawn at random, and of each class `shots` images to learn from and `queries` others to judge by. Tasks are
-tables of places in one array of images: no image is stored twice, and a step gathers the images of its own tasks.
+A task has `ways` classes drawn at random, and of each class `shots` images to learn from and `queries` others to judge
+by. Tasks are tables of places in one array of images: no image is stored twice, and a step gathers the images of its
+own tasks.
 
-Li, Huang, NeurIPS 2024, appendix A. The cross entropy of a linear classifier is convex, not strongly: as there, y takes a fixed
-number of gradient steps from zero.
+Li, Huang, NeurIPS 2024, appendix A. The cross entropy of a linear classifier is convex, not strongly: as there, y takes
+a fixed number of gradient steps from zero.
 """
 
 from __future__ import annotations
@@ -148,16 +149,17 @@ def hyper_representation(
 ) -> Task:
     """The task on images (classes, per_class, height, width, channels) of uint8, in three parts with classes of their own.
 
-    An inner step uses as many images as the support set has: an order without replacement sees each once. The features have a fixed
-    `length`, so that the inner problem is L-smooth with L ≤ ½(length² + 1) whatever x; `None` leaves them as they come.
+    An inner step uses as many images as the support set has: an order without replacement sees each once. The features
+    have a fixed `length`, so that the inner problem is L-smooth with L ≤ ½(length² + 1) whatever x; `None` leaves them
+    as they come.
     """
     rng = np.random.default_rng(seed)
     parts = {"train": train, "valid": valid, "test": test}
     for part, images in parts.items():
         if images.ndim != 5 or images.dtype != np.uint8 or images.shape[2:] != train.shape[2:]:
             raise ValueError(
-                f"{part} must be images (classes, per_class, height, width, channels) of uint8, of one size in all parts; "
-                f"got {images.dtype} {images.shape}"
+                f"{part} must be images (classes, per_class, height, width, channels) of uint8, of one size in all "
+                f"parts; got {images.dtype} {images.shape}"
             )
     counts = {"train": tasks, "valid": held_out_tasks, "test": held_out_tasks}
     drawn = {

@@ -3,13 +3,16 @@
     min over x of  mean over i of log(1 + exp(−b_i y_i)) + (L2 / 2) ‖x‖²
     where y_i minimizes  mean over j of ½ (y − c_ij·x)²
 
-with c_i Gaussian, b_i = sign(c_i·x̂) for a hidden x̂, and c_ij = c_i + noise · Gaussian. Since y_i is the mean of c_ij·x, the objective is
-a logistic regression on the means of the c_ij, and Newton's method finds its minimum x* to the last digit.
+with c_i Gaussian, b_i = sign(c_i·x̂) for a hidden x̂, and c_ij = c_i + noise · Gaussian. Since y_i is the mean of
+c_ij·x, the objective is a logistic regression on the means of the c_ij, and Newton's method finds its minimum x* to the
+last digit.
 
-The paper's step sizes, 0.001 for both levels, leave every order far from x* after the twelve passes that are the default here; at 0.01
-and 0.1, in the grid, the orders differ. An inner batch of 10 needs an inner rate of about 0.5, or y stops short of y_i in its one pass.
+The paper's step sizes, 0.001 for both levels, leave every order far from x* after the twelve passes that are the
+default here; at 0.01 and 0.1, in the grid, the orders differ. An inner batch of 10 needs an inner rate of about 0.5, or
+y stops short of y_i in its one pass.
 
-Li, Huang, NeurIPS 2024, figure 1 and appendix A, after He, Kasiviswanathan, "Debiasing conditional stochastic optimization", NeurIPS 2023.
+Li, Huang, NeurIPS 2024, figure 1 and appendix A, after He, Kasiviswanathan, "Debiasing conditional stochastic
+optimization", NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -98,8 +101,8 @@ def squared_error(x: jax.Array, y: jax.Array, rows: jax.Array) -> jax.Array:
 def gap_above(best: jax.Array, step: jax.Array) -> jax.Array:
     """ℓ(s + δ) − ℓ(s) − ℓ'(s) δ for the logistic loss ℓ(s) = log(1 + exp(−s)), s = `best` and δ = `step`.
 
-    At the minimizer the slopes add up to nothing with the penalty's, so that the mean of these and (L2 / 2) ‖x − x*‖² are
-    h(x) − h(x*), without the difference of two nearly equal numbers that would leave no digits of a gap below 1e-7.
+    At the minimizer the slopes add up to nothing with the penalty's, so that the mean of these and (L2 / 2) ‖x − x*‖²
+    are h(x) − h(x*), without the difference of two nearly equal numbers that would leave no digits of a gap below 1e-7.
     """
     slope = jax.nn.sigmoid(-best)  # −ℓ'(s)
     near = jnp.abs(step) < 1

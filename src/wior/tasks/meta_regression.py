@@ -2,12 +2,12 @@
 
     min over x of  mean over tasks i of ℓ(x − α ∇ℓ(x; support set of i); query set of i)
 
-with ℓ the mean squared error of a network. The step from x on one point is the inner map r(x; ζ) = x − α ∇ℓ(x; ζ), whose mean over the
-support set is the step on the whole of it, so this is a composition with an inner data set for each task. A task is a wave
-A sin(z − φ) with A in [0.1, 5], φ in [0, π] and z in [−5, 5]; the network is given z / 5.
+with ℓ the mean squared error of a network. The step from x on one point is the inner map r(x; ζ) = x − α ∇ℓ(x; ζ),
+whose mean over the support set is the step on the whole of it, so this is a composition with an inner data set for each
+task. A task is a wave A sin(z − φ) with A in [0.1, 5], φ in [0, π] and z in [−5, 5]; the network is given z / 5.
 
-Finn, Abbeel, Levine, "Model-agnostic meta-learning", ICML 2017; as conditional stochastic optimization: Hu, Zhang, Chen, He,
-"Biased stochastic first-order methods for conditional stochastic optimization", NeurIPS 2020.
+Finn, Abbeel, Levine, "Model-agnostic meta-learning", ICML 2017; as conditional stochastic optimization: Hu, Zhang,
+Chen, He, "Biased stochastic first-order methods for conditional stochastic optimization", NeurIPS 2020.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ as a composition: the inner map is r(x; s) = (x, r_s·x), whose mean y = (x, mea
 
 With μ and Σ the mean and the covariance of the returns, x* = (2 λ Σ + L2 I)⁻¹ μ.
 
-Wang, Fang, Liu, "Stochastic compositional gradient descent", Mathematical Programming 161, 2017; with a portfolio: Lian, Wang, Liu,
-"Finite-sum composition optimization via variance reduced gradient descent", AISTATS 2017.
+Wang, Fang, Liu, "Stochastic compositional gradient descent", Mathematical Programming 161, 2017; with a portfolio:
+Lian, Wang, Liu, "Finite-sum composition optimization via variance reduced gradient descent", AISTATS 2017.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ so that, with means over the examples written without an index,
 
 `quadratic_with_waves` adds waves in y to f: y_x stays what it is, and h is smooth, bounded below and not convex.
 
-Examples lie around their mean at a distance that `noise` scales, and their deviations add up to zero, so that the means have
-the spectra asked for. Arrays have jax's default floating-point type; a seed gives the same problem in each.
+Examples lie around their mean at a distance that `noise` scales, and their deviations add up to zero, so that the means
+have the spectra asked for. Arrays have jax's default floating-point type; a seed gives the same problem in each.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Map(NamedTuple):
 class Quadratic:
     """A problem and what is known of it: h(x) = f(x, y_x), or the mean of that over the outer examples where each has a g.
 
-    `f` and `g` are the means that h depends on; in a conditional problem they have a first axis, the outer examples. The
-    methods are functions of x (p,) that jax can compile.
+    `f` and `g` are the means that h depends on; in a conditional problem they have a first axis, the outer examples.
+    The methods are functions of x (p,) that jax can compile.
     """
 
     problem: Any
@@ -164,8 +164,9 @@ def quadratic(
 ) -> Quadratic:
     """A `Bilevel` problem with x (p,), y (d,), m outer and n inner examples.
 
-    The eigenvalues of A = ∇²_yy g run evenly between `inner_eigenvalues`, those of ∇²h between `outer_eigenvalues`. Each
-    A_j is positive definite, no less than inner_eigenvalues[0] / (1 + noise). f is convex in y; in x it need not be, h is.
+    The eigenvalues of A = ∇²_yy g run evenly between `inner_eigenvalues`, those of ∇²h between `outer_eigenvalues`.
+    Each A_j is positive definite, no less than inner_eigenvalues[0] / (1 + noise). f is convex in y; in x it need not
+    be, h is.
     """
     rng = _checked(seed, noise, inner_eigenvalues, outer_eigenvalues, p=p, d=d, m=m, n=n)
     g_rows, f_rows = _inner_rows(rng, p, d, n, inner_eigenvalues, noise), _outer_rows(rng, p, d, m, noise)
@@ -188,7 +189,8 @@ def quadratic_with_waves(
 ) -> QuadraticWithWaves:
     """A `Bilevel` problem: `quadratic` with waves in y added to f, about as high as `height` and ω = `FREQUENCY`.
 
-    The eigenvalues of the quadratic part of ∇²h run between `outer_eigenvalues`; where the waves bend more, h is not convex.
+    The eigenvalues of the quadratic part of ∇²h run between `outer_eigenvalues`; where the waves bend more, h is not
+    convex.
     """
     if not 0 <= height < np.inf:
         raise ValueError(f"height must be a non-negative number, got {height!r}")
@@ -229,8 +231,8 @@ def quadratic_conditional(
 ) -> Quadratic:
     """A `ConditionalBilevel` problem: `quadratic` with a g of n inner examples for each of the m outer ones.
 
-    The eigenvalues of every A^i run evenly between `inner_eigenvalues`, those of ∇²h, a mean over i, between `outer_eigenvalues`.
-    `ragged` sets have between n/2 and n examples.
+    The eigenvalues of every A^i run evenly between `inner_eigenvalues`, those of ∇²h, a mean over i, between
+    `outer_eigenvalues`. `ragged` sets have between n/2 and n examples.
     """
     rng = _checked(seed, noise, inner_eigenvalues, outer_eigenvalues, p=p, d=d, m=m, n=n)
     counts = _counts(rng, m, n, ragged)
@@ -244,8 +246,8 @@ def quadratic_conditional(
 def quadratic_minimax(p: int = 3, d: int = 5, m: int = 7, noise: float = 0.5, seed: int = 0) -> Quadratic:
     """A `Minimax` problem: f with C negative definite, and g = −f.
 
-    The eigenvalues of −∇²_yy f = −C and of ∇²_xx f = E run evenly between `EIGENVALUES`: f is concave in y, convex in x, and
-    ∇²h = E − D C⁻¹D' is no less than E.
+    The eigenvalues of −∇²_yy f = −C and of ∇²_xx f = E run evenly between `EIGENVALUES`: f is concave in y, convex in
+    x, and ∇²h = E − D C⁻¹D' is no less than E.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m)
     C, E = (_definite_rows(rng, size, m, EIGENVALUES, noise) for size in (d, p))
@@ -259,7 +261,8 @@ def quadratic_compositional(
 ) -> Quadratic:
     """A `Compositional` problem, r(x; j) = R_j x + r_j and f(y; i) = ½ y'C_i y + c_i'y, with d ≥ p.
 
-    The eigenvalues of ∇²h = R'C R run evenly between `EIGENVALUES`. It is the bilevel problem with A = I, B = −R, a = −r.
+    The eigenvalues of ∇²h = R'C R run evenly between `EIGENVALUES`. It is the bilevel problem with A = I, B = −R, a =
+    −r.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m, n=n)
     f_rows, r_rows = _outer_of_y_rows(rng, d, m, noise), _map_rows(rng, p, d, n, noise)
@@ -274,7 +277,8 @@ def quadratic_conditional_compositional(
 ) -> Quadratic:
     """A `ConditionalCompositional` problem: `quadratic_compositional` with a map of its own for each outer example.
 
-    The eigenvalues of ∇²h, the mean of R^i'C_i R^i over i, run evenly between `EIGENVALUES`. `ragged` as in `quadratic_conditional`.
+    The eigenvalues of ∇²h, the mean of R^i'C_i R^i over i, run evenly between `EIGENVALUES`. `ragged` as in
+    `quadratic_conditional`.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m, n=n)
     counts = _counts(rng, m, n, ragged)

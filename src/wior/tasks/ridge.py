@@ -5,9 +5,9 @@
 
 x has the logarithm of a ridge for each k; y_k is the weight of feature k, or the weights (inputs,) of class k.
 
-Pedregosa, "Hyperparameter optimization with approximate gradient", ICML 2016; the two benchmarks, on ijcnn1 and on covtype, are those of
-Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and global variance reduction algorithms",
-NeurIPS 2022.
+Pedregosa, "Hyperparameter optimization with approximate gradient", ICML 2016; the two benchmarks, on ijcnn1 and on
+covtype, are those of Dagréou, Ablin, Vaiter, Moreau, "A framework for bilevel optimization that enables stochastic and
+global variance reduction algorithms", NeurIPS 2022.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def _checked(train: Labeled, valid: Labeled, test: Labeled, classes: int) -> Lab
     for name, (rows, labels) in (("train", train), ("valid", valid), ("test", test)):
         if np.ndim(rows) != 2 or np.shape(rows)[1] != features or np.shape(labels) != np.shape(rows)[:1]:
             raise ValueError(
-                f"{name} must be features (n, {features}) and labels (n,), got shapes {np.shape(rows)} and {np.shape(labels)}"
+                f"{name} must be features (n, {features}) and labels (n,), got shapes {np.shape(rows)} and "
+                f"{np.shape(labels)}"
             )
         found = np.asarray(labels)
         if not np.issubdtype(found.dtype, np.integer) or not 0 <= found.min() <= found.max() < classes:

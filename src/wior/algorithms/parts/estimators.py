@@ -1,9 +1,10 @@
 """What a method puts between the derivatives of a batch and its step: less noise, or a memory of earlier batches.
 
-A direction is a tree like the variable it moves. Where the variable has a `PerExample` leaf, the direction holds the rows of the
-batch there. A row belongs to one example and is met once in a pass, so there is no noise between batches to take out of it:
-the estimators that work with differences (`storm`, `spider`, `page`, `saga`) hand rows on as they are, keep no memory for them, and act
-on what all examples share. A moving average of a row runs over its own visits. No estimator ever touches the rows that are not in the batch.
+A direction is a tree like the variable it moves. Where the variable has a `PerExample` leaf, the direction holds the
+rows of the batch there. A row belongs to one example and is met once in a pass, so there is no noise between batches to
+take out of it: the estimators that work with differences (`storm`, `spider`, `page`, `saga`) hand rows on as they are,
+keep no memory for them, and act on what all examples share. A moving average of a row runs over its own visits. No
+estimator ever touches the rows that are not in the batch.
 
 Plain, without a memory, is the direction itself.
 """
@@ -79,7 +80,8 @@ def spider(estimate: Tree, new: Tree, old: Tree) -> Tree:
 def page(fresh: jax.Array, estimate: Tree, large: Callable[[], Tree], new: Tree, old: Callable[[], Tree]) -> Tree:
     """D on a large batch where `fresh`, else SPIDER's recursion on a small one; only the side that is taken is computed.
 
-    With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER. `large()` has None for rows; they are those of `new`.
+    With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER. `large()` has None for rows; they are those of
+    `new`.
     """
     shared = oracle.cond(
         fresh, lambda estimate: large(), lambda estimate: remembered(estimate, spider(estimate, new, old())), estimate
@@ -104,7 +106,8 @@ def empty_table(like: Tree, batches: int) -> Table:
 def saga(table: Table, slot: jax.Array, new: Tree) -> tuple[Table, Tree]:
     """D_i − table_i + mean(table) for the batch in `slot`, and the table with D_i in its place.
 
-    The mean is over the batches met so far. A batch that was not counts as that mean, so its first direction is the plain one.
+    The mean is over the batches met so far. A batch that was not counts as that mean, so its first direction is the
+    plain one.
     """
     met, number = take(table.filled, slot), jnp.sum(table.filled)
     before = tree.branch(

@@ -1,7 +1,7 @@
 """Ways to solve ∇²_yy g u = b with products alone: the part in which the implicit methods differ.
 
-`product(v, batch)` is ∇²_yy g v on one batch; `batches` is an array (number, ...) of which each turn takes the next one. Besides u
-the solvers return the products they formed, for orders that learn from them.
+`product(v, batch)` is ∇²_yy g v on one batch; `batches` is an array (number, ...) of which each turn takes the next
+one. Besides u the solvers return the products they formed, for orders that learn from them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def neumann_sum(product: Product, b: Tree, scale: Any, batches: jax.Array) -> tu
 def neumann_product(product: Product, b: Tree, scale: Any, batches: jax.Array, length: jax.Array) -> tuple[Tree, Tree]:
     """(Q τ) Π_{j≤p} (I − τ H_j) b with p = `length` of the Q − 1 batches.
 
-    Where p is uniform in 0 … Q − 1 this is in expectation the first Q terms of the sum. Batches that p left out show zeros.
+    Where p is uniform in 0 … Q − 1 this is in expectation the first Q terms of the sum. Batches that p left out show
+    zeros.
     """
     terms = batches.shape[0] + 1
     seen = tree.stack_of_zeros(b, terms - 1)
@@ -89,8 +90,8 @@ def conjugate_gradients(
 ) -> Solved:
     """Solves product(v) = b from `start`, or zero, in `limit` steps; fewer once the residual norm is at most `needed`, if given.
 
-    The error in the norm of the matrix falls by (√κ − 1)/(√κ + 1) a step, and is zero after as many as there are eigenvalues. Where
-    the curvature is not positive, v stays as it is.
+    The error in the norm of the matrix falls by (√κ − 1)/(√κ + 1) a step, and is zero after as many as there are
+    eigenvalues. Where the curvature is not positive, v stays as it is.
     """
 
     def step(search: _Search) -> _Search:

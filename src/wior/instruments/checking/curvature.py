@@ -1,7 +1,8 @@
 """The smallest and the largest eigenvalue of the inner Hessian on real batches, by Lanczos' method.
 
-A product with the Hessian costs two backward passes, and no matrix is made. The eigenvalues of the tridiagonal matrix lie between those of the
-Hessian: a negative one proves that the inner problem is not convex, a positive one proves nothing where y is long.
+A product with the Hessian costs two backward passes, and no matrix is made. The eigenvalues of the tridiagonal matrix
+lie between those of the Hessian: a negative one proves that the inner problem is not convex, a positive one proves
+nothing where y is long.
 """
 
 from __future__ import annotations
@@ -93,17 +94,20 @@ def curvature_findings(sample: Sample, found: Curvature, y: Tree) -> list[Findin
         remedy = (
             "Look at its sign, or add a penalty on y"
             if strong
-            else "Neural networks are so, and are often solved well all the same: a local solution is sought. Take a smaller adjoint_lr "
-            "or a finite radius if u grows"
+            else "Neural networks are so, and are often solved well all the same: a local solution is sought. Take a "
+            "smaller adjoint_lr or a finite radius if u grows"
         )
         return [Finding("warning" if strong else "note", name, f"is not {convex}: {measured}. {remedy}.")]
     if largest <= rounding:
-        message = f"has no curvature in y at x0, y0: {measured}. There is no unique {solution}: add a penalty on y, or start elsewhere."
+        message = (
+            f"has no curvature in y at x0, y0: {measured}. There is no unique {solution}: add a penalty on y, or start "
+            "elsewhere."
+        )
         return [Finding("warning", name, message)]
     if smallest <= rounding:
         message = (
-            f"is not strongly {convex}: {measured}, on {found.rows} rows. The {solution} is not unique, and u may grow: "
-            "a small penalty on y makes it so."
+            f"is not strongly {convex}: {measured}, on {found.rows} rows. The {solution} is not unique, and u may "
+            "grow: a small penalty on y makes it so."
         )
         return [Finding("note", name, message)]
     return []

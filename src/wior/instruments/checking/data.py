@@ -73,11 +73,15 @@ def data_findings(found: AtHand, seen: list[NotFinite], harmful: bool) -> list[F
         more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
         kinds = [f"{count} {kind}" for count, kind in ((leaf.nans, "NaN"), (leaf.infinities, "infinite")) if count]
         effect = (
-            "a loss or its derivative is not finite on such rows. Leave these rows out, fill the values, or mask them inside the loss"
+            "a loss or its derivative is not finite on such rows. Leave these rows out, fill the values, or mask them "
+            "inside the loss"
             if harmful
             else "the losses stay finite on such rows"
         )
-        message = f"has values that are not finite ({', '.join(kinds)}) in row{'s' if len(rows) > 1 else ''} {_listed(rows[:NAMED])}{more}{of}; {effect}."
+        message = (
+            f"has values that are not finite ({', '.join(kinds)}) in row{'s' if len(rows) > 1 else ''} "
+            f"{_listed(rows[:NAMED])}{more}{of}; {effect}."
+        )
         findings.append(Finding("error" if harmful else "note", leaf.name, message))
     return findings
 
@@ -99,7 +103,8 @@ def rounded_leaves(name: str, given: Tree, used: Tree) -> list[Finding]:
         return []
     names = _listed([one[0] for one in lost[:NAMED]]) + (f" and {len(lost) - NAMED} more" if len(lost) > NAMED else "")
     message = (
-        f"is given in {lost[0][1]} and computed with in {lost[0][2]}, since JAX is set so. That is usual; if 16 digits are needed, set "
+        f"is given in {lost[0][1]} and computed with in {lost[0][2]}, since JAX is set so. That is usual; if 16 digits "
+        "are needed, set "
         'jax.config.update("jax_enable_x64", True) before anything else. To silence this, give float32.'
     )
     return [Finding("note", names, message)]

@@ -1,20 +1,23 @@
 """First step sizes, from the curvature of the inner problem and from short runs.
 
-**inner_lr and adjoint_lr** are 1/L, with L the largest eigenvalue of the inner Hessian on a batch: y and u both descend on quadratics with
-that Hessian, which is stable below 2/L. A compositional problem has L = 1, where a rate of 1 would follow every batch without
-averaging; 1/2 is taken.
+**inner_lr and adjoint_lr** are 1/L, with L the largest eigenvalue of the inner Hessian on a batch: y and u both descend
+on quadratics with that Hessian, which is stable below 2/L. A compositional problem has L = 1, where a rate of 1 would
+follow every batch without averaging; 1/2 is taken.
 
-In a conditional problem y and u start anew at every visit and make T updates. With the smallest eigenvalue μ, a rate γ leaves (1 − γ μ)^T of
-the way. Where 10/(μ T) is below 1/L, it comes near enough and averages more. Where one pass does not come near, more are suggested (`inner_epochs`):
-a y that stays short of its solution makes the direction of x wrong, and x may run away with any step size.
+In a conditional problem y and u start anew at every visit and make T updates. With the smallest eigenvalue μ, a rate γ
+leaves (1 − γ μ)^T of the way. Where 10/(μ T) is below 1/L, it comes near enough and averages more. Where one pass does
+not come near, more are suggested (`inner_epochs`): a y that stays short of its solution makes the direction of x wrong,
+and x may run away with any step size.
 
-**outer_lr** has no such rule: the curvature of the hyper-objective is not known, and the noise of small batches may matter more than it.
-So x is frozen until y and u have settled, the direction of x is measured, and short runs are made: the first with a step size that
-moves x by a hundredth of its own size, the next with four times as much as long as the outer loss falls nearly as far, twice at most, or with a
-quarter as long as it does not fall. After each run y settles again, and the outer loss is compared to that of a run as long with x frozen. A third of the
-largest step size that comes near the best is suggested, since what serves a short run is too much for a long one. A run has at least ten times L/μ steps
-if there is time, because x may lower the outer loss only as long as y has not followed; where there is not, the step size is divided by what is missing. The direction of a `PerExample` row
-is that of a step which visits it, about 1/batch of a derivative: step sizes of 10 to 1000 are usual there, and the same rule finds them.
+**outer_lr** has no such rule: the curvature of the hyper-objective is not known, and the noise of small batches may
+matter more than it. So x is frozen until y and u have settled, the direction of x is measured, and short runs are made:
+the first with a step size that moves x by a hundredth of its own size, the next with four times as much as long as the
+outer loss falls nearly as far, twice at most, or with a quarter as long as it does not fall. After each run y settles
+again, and the outer loss is compared to that of a run as long with x frozen. A third of the largest step size that
+comes near the best is suggested, since what serves a short run is too much for a long one. A run has at least ten times
+L/μ steps if there is time, because x may lower the outer loss only as long as y has not followed; where there is not,
+the step size is divided by what is missing. The direction of a `PerExample` row is that of a step which visits it,
+about 1/batch of a derivative: step sizes of 10 to 1000 are usual there, and the same rule finds them.
 """
 
 from __future__ import annotations
@@ -68,7 +71,10 @@ def first_steps(sample: Sample, curvature: Curvature, x: Tree, y: Tree) -> First
         return FirstSteps({}, findings, runs.memory_bytes)
     settled = runs.settled()
     if settled is None:
-        message = f"do not settle with x frozen, even with {_shown(runs.settings)}: the inner problem may have no solution near y0."
+        message = (
+            f"do not settle with x frozen, even with {_shown(runs.settings)}: the inner problem may have no solution "
+            "near y0."
+        )
         return FirstSteps({}, [*findings, Finding("warning", "y and u", message)], runs.memory_bytes)
     outer_lr, more = _outer_rate(runs, settled)
     rounded_settings = {
@@ -100,8 +106,9 @@ def inner_settings(sample: Sample, curvature: Curvature) -> tuple[Settings, list
     if epochs == 1:
         return settings, []
     message = (
-        f"one pass over an inner set makes {updates} update{'s' if updates > 1 else ''}, which leaves y and u short of their solutions, and the direction of x is "
-        f"wrong by as much. About {needed} passes come near; {epochs} are suggested."
+        f"one pass over an inner set makes {updates} update{'s' if updates > 1 else ''}, which leaves y and u short of "
+        f"their solutions, and the direction of x is wrong by as much. About {needed} passes come near; {epochs} are "
+        "suggested."
     )
     return {**settings, "inner_epochs": epochs}, [Finding("note", "inner_epochs", message)]
 
@@ -136,8 +143,8 @@ def _outer_rate(runs: ShortRuns, settled: Any) -> tuple[float | None, list[Findi
     farthest = max(falls.values())
     if not farthest > 0:
         message = (
-            f"no step size tried, from {min(falls):.1g} to {max(falls):.1g}, lowers the outer loss in {runs.steps} steps: "
-            "x0 may be the best there is, or the batches are too small."
+            f"no step size tried, from {min(falls):.1g} to {max(falls):.1g}, lowers the outer loss in {runs.steps} "
+            "steps: x0 may be the best there is, or the batches are too small."
         )
         return rounded(min(falls) / MARGIN, down=True), [Finding("note", "outer_lr", message)]
     best = max(outer_lr for outer_lr, fall in falls.items() if fall >= NEARLY_BEST * farthest)

@@ -1,7 +1,8 @@
 """Indices out of range inside a loss, which JAX clamps, fills or drops without a word; and where NaN comes from.
 
-`jax.experimental.checkify` finds them. It reports every index out of range, those asked for on purpose too: `mode="clip"` and a `fill_value`
-other than NaN. These reads are replaced by the same reads of indices in range before it looks.
+`jax.experimental.checkify` finds them. It reports every index out of range, those asked for on purpose too:
+`mode="clip"` and a `fill_value` other than NaN. These reads are replaced by the same reads of indices in range before
+it looks.
 """
 
 from __future__ import annotations

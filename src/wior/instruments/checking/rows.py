@@ -4,12 +4,13 @@ With two halves A and B of a batch, a loss in which every row stands for itself 
 
     L(A ∪ B) + L(B ∪ A) = L(A ∪ A) + L(B ∪ B),
 
-all four of one size: a sum has it as well as a mean, with a term that has no rows added or not, and so has a loss that treats the first
-place of a batch unlike the second. Where it fails, rows depend on each other: batch normalization, negatives from the batch, weights
-that are normalized within it, the root of a mean. Where it holds, a mean has L(A ∪ A) = L(A), and a sum has not.
+all four of one size: a sum has it as well as a mean, with a term that has no rows added or not, and so has a loss that
+treats the first place of a batch unlike the second. Where it fails, rows depend on each other: batch normalization,
+negatives from the batch, weights that are normalized within it, the root of a mean. Where it holds, a mean has L(A ∪ A)
+= L(A), and a sum has not.
 
-All of it is asked of the values and of the derivatives, at the start and at a point beside it, since at the start a loss may be
-simpler than it is.
+All of it is asked of the values and of the derivatives, at the start and at a point beside it, since at the start a
+loss may be simpler than it is.
 """
 
 from __future__ import annotations
@@ -85,13 +86,17 @@ def representation_findings(sample: Sample, x: Tree) -> list[Finding]:
         try:
             depends = bool(half) and _depends_on_company(problem, name, x, rows, half)
         except Exception as failure:  # noqa: BLE001 - with the rows of a step it was traced before, and only other numbers fail
-            message = f"cannot be called with {half} rows ({type(failure).__name__}), so whether rows depend on each other was not checked."
+            message = (
+                f"cannot be called with {half} rows ({type(failure).__name__}), so whether rows depend on each other "
+                "was not checked."
+            )
             findings.append(Finding("note", name, message))
             continue
         if depends:
             message = (
-                "gives a row another representation in other company. The rows of all outer examples of a step are represented together, "
-                "so each must depend on itself alone: normalize by the row's own statistics, or by fixed ones, not by those of the batch."
+                "gives a row another representation in other company. The rows of all outer examples of a step are "
+                "represented together, so each must depend on itself alone: normalize by the row's own statistics, or "
+                "by fixed ones, not by those of the batch."
             )
             findings.append(Finding("error", name, message))
     return findings
@@ -229,17 +234,19 @@ def _rows_to_represent(sample: Sample, loss: str) -> Tree:
 
 def _dependent(loss: Loss) -> Finding:
     message = (
-        "is not a mean over the rows of its batch: what a row adds depends on the other rows. Its mean over batches is then not the loss on "
-        "all data, and another batch size or order is another problem. Usual causes: batch normalization with the statistics of the batch, "
-        "negatives taken from the batch, weights divided by their sum in the batch, a root or logarithm of a mean."
+        "is not a mean over the rows of its batch: what a row adds depends on the other rows. Its mean over batches "
+        "is then not the loss on all data, and another batch size or order is another problem. Usual causes: batch "
+        "normalization with the statistics of the batch, negatives taken from the batch, weights divided by their sum "
+        "in the batch, a root or logarithm of a mean."
     )
     return Finding("warning", loss.name, message)
 
 
 def _placed(loss: Loss) -> Finding:
     message = (
-        "changes when the rows of its batch change places. A usual cause is dropout, or other noise, with a key that never changes: "
-        "the same places are dropped in every step. Let a row's noise depend on the row, or leave it out."
+        "changes when the rows of its batch change places. A usual cause is dropout, or other noise, with a key that "
+        "never changes: the same places are dropped in every step. Let a row's noise depend on the row, or leave it "
+        "out."
     )
     return Finding("warning", loss.name, message)
 
@@ -256,8 +263,8 @@ def _no_mean(loss: Loss, once: Seen, twice: Seen, size: int) -> Finding:
         kind = "It is a sum over rows: use jnp.mean, or divide by the number of rows of the batch"
     elif 1 < growth < 2:
         kind = (
-            "It looks like a sum over rows beside a term without rows (a penalty), whose weight then depends on the batch size: "
-            "use jnp.mean for the part over rows"
+            "It looks like a sum over rows beside a term without rows (a penalty), whose weight then depends on the "
+            "batch size: use jnp.mean for the part over rows"
         )
     else:
         kind = "Let it return the mean over the rows of the batch, whatever their number"

@@ -1,7 +1,7 @@
 """Some real batches of a problem, and its losses as functions of them.
 
-The rows of streamed data are gathered once, a few hundred of them, and stand in the problem in place of the source. So everything that looks
-at batches works in the same way for data on the device and for data on the host.
+The rows of streamed data are gathered once, a few hundred of them, and stand in the problem in place of the source. So
+everything that looks at batches works in the same way for data on the device and for data on the host.
 """
 
 from __future__ import annotations

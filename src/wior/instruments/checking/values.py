@@ -134,8 +134,8 @@ def _range_finding(losses: Losses, loss: Loss, place: Place, error: Any, row: st
         return Finding(
             "warning",
             loss.name,
-            f"gives the label {label} to one_hot with {classes} classes{on}: it becomes a row of zeros, and the example has no label. "
-            f"Labels must lie between 0 and {int(classes) - 1}.",
+            f"gives the label {label} to one_hot with {classes} classes{on}: it becomes a row of zeros, and the "
+            f"example has no label. Labels must lie between 0 and {int(classes) - 1}.",
         )
     name, shape = getattr(error, "prim", ""), tuple(getattr(error, "operand_shape", ()))
     found = re.search(r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", str(error))
@@ -168,7 +168,8 @@ def _nan_finding(losses: Losses, loss: Loss, place: Place, value: bool, row: str
     line = line_of_error(error)
     cause = f"; it begins with {str(error).rstrip('. ')}{f' at {line}' if line else ''}" if error is not None else ""
     remedy = (
-        "A jnp.where does not stop NaN in a derivative: guard the argument too, jnp.where(ok, f(jnp.where(ok, a, 1)), 0)"
+        "A jnp.where does not stop NaN in a derivative: guard the argument too, jnp.where(ok, f(jnp.where(ok, a, 1)), "
+        "0)"
         if value
         else "Look at logarithms, roots, divisions and exponentials"
     )
