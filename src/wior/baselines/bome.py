@@ -1,4 +1,4 @@
-"""BOME: descent on f along directions that also bring g down to its value after a few steps, with first derivatives alone.
+"""BOME: descent on f along directions that also lower g, with first derivatives alone.
 
     z = y after T steps y ← y − γ ∇_y g(x, y; ζ_k),   q(x, y) = g(x, y; ζ') − g(x, z; ζ')  with z a constant
     λ = max((φ − ⟨∇f, ∇q⟩)/‖∇q‖², 0),  φ = c ‖∇q‖²

@@ -1,4 +1,4 @@
-"""DL-SGD: for each outer example an inner problem solved by SGD, then the implicit hyper-gradient with a Neumann product.
+"""DL-SGD: SGD on the inner problem of each outer example, then an implicit hyper-gradient with a Neumann product.
 
     y: EpochSGD(K) from y⁰, or `inner_steps` plain steps y ← y − γ ∇_y g(x, y; ζ)
     u = Q τ Π_{j≤p} (I − τ ∇²_yy g(x, y; ζ'_j)) ∇_y f(x, y; ξ),   p uniform in 0 … Q − 1

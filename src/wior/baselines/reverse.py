@@ -167,7 +167,10 @@ class Move(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def _moves(steps: int, checkpoints: int) -> tuple[Move, ...]:
-    """How to go back over `steps` steps with the first iterate in slot 0, the others in slots below `checkpoints`, work in the next."""
+    """How to go back over `steps` steps with `checkpoints` slots for iterates.
+
+    The first iterate is in slot 0; slot `checkpoints` is the one to work in.
+    """
     moves: list[Move] = []
     work = checkpoints
 

@@ -1,4 +1,4 @@
-"""SUSTAIN: STORM on the inner gradient and on a hyper-gradient with a Neumann product of random length, in a single loop.
+"""SUSTAIN: STORM on the inner gradient and on a hyper-gradient with a random Neumann product, in a single loop.
 
     d_y ← ∇_y g(z) + (1 − b_t) (d_y − ∇_y g(z⁻)),   d_x ← D(z) + (1 − a_t) (d_x − D(z⁻)),   on the same batches
     y ← y − γ_t d_y,   x ← x − η_t d_x

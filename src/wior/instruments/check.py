@@ -1,4 +1,4 @@
-"""`check`: looks at a problem on real batches, in seconds, for the mistakes that nothing else can catch."""
+"""`check`: looks for mistakes in a problem on real batches, in seconds, that nothing else would find."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def check(
     Returns
     -------
     Report
-        The findings, `ok`, step sizes, curvature, time and memory. `wior.WiORBO(**report.step_sizes)` is the algorithm with the suggested step
-        sizes for a `Bilevel` problem; `report.method` names the one for the problem given.
+        The findings, `ok`, step sizes, curvature, time and memory. `wior.WiORBO(**report.step_sizes)` is the algorithm
+        with the suggested step sizes for a `Bilevel` problem; `report.method` names the one for the problem given.
 
     Examples
     --------

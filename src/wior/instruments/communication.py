@@ -38,7 +38,19 @@ ARRAY = re.compile(r"\b([a-z]+[0-9]*)\[([0-9,]*)\]")
 
 
 class Collective(NamedTuple):
-    """One exchange between devices: its kind, the bytes of its result, how many devices take part, how often in a step."""
+    """One exchange between devices.
+
+    Attributes
+    ----------
+    kind
+        What XLA calls it, for example "all-reduce".
+    result_bytes
+        The bytes of its result on each device.
+    devices
+        How many devices take part.
+    times
+        How often it happens in one step.
+    """
 
     kind: str
     result_bytes: int

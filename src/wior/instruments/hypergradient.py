@@ -82,7 +82,10 @@ def default_tolerance(y: Tree) -> float:
 
 
 def _pieces(problem: Problem, rows: int) -> list[tuple[int, int] | None]:
-    """The numbers of outer and inner rows that the losses are evaluated on: whole pieces, and what remains of the data."""
+    """The numbers of outer and inner rows that the losses are evaluated on.
+
+    They are those of whole pieces, and of what remains of the data.
+    """
     if problem.conditional:
         return [None]
     sizes = list(problem.sizes().values())

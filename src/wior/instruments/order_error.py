@@ -309,7 +309,10 @@ def _full(problem: Any, watch: _Watch, point: State, plan: blocks.Plan) -> dict[
 def _errors(
     record: np.ndarray, full: np.ndarray, intervals: np.ndarray, batches_in_pass: float | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The largest and the mean of ‖average over k − full‖², for each k: over all starts or, given a pass, as many as make whole passes."""
+    """The largest and the mean of ‖average over k − full‖² for each k.
+
+    They are taken over all starts or, given a pass, over as many as make whole passes.
+    """
     sums = np.concatenate([np.zeros((1, record.shape[1])), np.cumsum(record.astype(np.float64) - full, 0)])
     each = [np.sum((sums[k:] - sums[:-k]) ** 2, 1) / k**2 for k in intervals]
     if batches_in_pass is not None:

@@ -21,7 +21,10 @@ Tree = Any
 
 
 class Representations(NamedTuple):
-    """What the losses see of x at a batch of B outer examples: their representations (B, ...); `None` where they see x itself."""
+    """What the losses see of x at a batch of B outer examples: their representations (B, ...).
+
+    `None` where a loss sees x itself.
+    """
 
     inner: Tree | None
     outer: Tree | None
@@ -35,10 +38,10 @@ class Representations(NamedTuple):
 def represent_batch(
     problem: Any, x: Tree, xi: Tree, rows: Tree
 ) -> tuple[Representations, Callable[[Tree, Tree], Tree]]:
-    """What the losses see of x at all rows of a batch of outer examples, in one forward pass, and the way back in one pull-back.
+    """What the losses see of x at all rows of a batch of outer examples, and the way back to x.
 
-    The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...), and returns the
-    mean of their differences with respect to x.
+    Both take one pass. The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...),
+    and returns the mean of their differences with respect to x.
     """
     examples, n = jax.tree.leaves(rows)[0].shape[:2]
 

@@ -68,7 +68,7 @@ def count(passes: int, examples: Any, *names: str) -> None:
 
 
 def shapes(function: Callable[..., Any], *args: Any) -> Any:
-    """`jax.eval_shape`, whose calls are nobody's."""
+    """`jax.eval_shape`; what the function calls is not counted."""
     with counting():
         return jax.eval_shape(function, *args)
 

@@ -22,7 +22,25 @@ BY_NAME: dict[str, Order] = {
 
 
 def named(argument: str, value: Any) -> Order:
-    """An order as it is, or by its name in `BY_NAME`, with hyphens or underscores; `argument` is what errors call it."""
+    """The order that a name or an order stands for.
+
+    Parameters
+    ----------
+    argument : str
+        What errors call the value, for example "order".
+    value : Order or str
+        An order, which is returned as it is, or a name of `BY_NAME`, with hyphens or underscores.
+
+    Returns
+    -------
+    Order
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.orders.named("order", "random_reshuffling")
+    RandomReshuffling()
+    """
     if isinstance(value, Order):
         return value
     if isinstance(value, str):

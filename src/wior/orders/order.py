@@ -84,7 +84,7 @@ class PermutationOrder(Order):
         if n < bijection.EXACT_BELOW or length > n:
             numbers = first_pass + jnp.arange(-(-length // n) + 1, dtype=jnp.uint32)
             one = lambda number: self.one_pass(key, number, n)
-            # on a CPU one long pass after the other keeps the network in vector instructions; short ones are vectors only together
+            # on a CPU long passes run in vector instructions one after the other; short ones only if taken together
             in_turn = n >= bijection.EXACT_BELOW and jax.default_backend() == "cpu"
             joined = jax.lax.map(one, numbers) if in_turn else jax.vmap(one)(numbers)
             return jax.lax.dynamic_slice(joined.reshape(-1), (offset.astype(jnp.int32),), (length,))
@@ -186,7 +186,10 @@ def _word(number: int) -> np.uint32:
 
 @functools.cache
 def _host() -> jax.Device:
-    """The processor beside an accelerator, so as not to wait for what runs there; the accelerator where jax has no other."""
+    """The CPU, so as not to wait for what runs on an accelerator.
+
+    Where jax has no CPU device it is the accelerator.
+    """
     try:
         return jax.local_devices(backend="cpu")[0]
     except RuntimeError:

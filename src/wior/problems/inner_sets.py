@@ -26,7 +26,10 @@ class InnerSet(NamedTuple):
 
 
 def weighted_mean(per_row: Callable[..., Any], weights: jax.Array | None, *rows: Tree) -> Any:
-    """The mean of `per_row` over rows: one call on the batch, or row by row with the given weights where some are padding."""
+    """The mean of `per_row` over rows.
+
+    It is one call on the batch, or row by row with the given weights where some rows are padding.
+    """
     if weights is None:
         return per_row(*rows)
     each = jax.vmap(lambda *one: per_row(*jax.tree.map(lambda a: a[None], one)))(*rows)
@@ -94,7 +97,10 @@ def check_conditional(problem: Any) -> None:
 
 
 def one_visit(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
-    """The shapes of one outer example, as a batch, and of an inner batch of its visit; of its whole set where sizes are not known."""
+    """The shapes of one outer example, as a batch of one, and of an inner batch of its visit.
+
+    Where the batch sizes are not known, the inner batch is the whole inner set.
+    """
     xi, sets = shapes_of(problem, batches, "outer_batch", "inner_sets")
     one_set = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), sets.rows)
     return first_axis(xi.data, 1), one_set if batches is None else first_axis(one_set, batches[1])

@@ -54,10 +54,10 @@ _SUMS = frozenset(["add", "add_any", "sub", "concatenate", "pad", "max", "min"])
 
 
 def unmoved(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list[str]:
-    """A sentence for each leaf of x0 or y0 that no step can move, with the likely cause; one for all of them where none can.
+    """A sentence for each leaf of x0 or y0 that no step can move, with the likely cause.
 
-    `batches` is (outer, inner). It traces two losses and their derivatives and compiles nothing. What cannot be traced
-    is no matter of movement, and gives no sentence.
+    Where no leaf can move, it is one sentence for all. `batches` is (outer, inner). The losses and their derivatives
+    are traced and not compiled; a loss that cannot be traced gives no sentence.
     """
     try:
         return _sentences(problem, x, y, batches)
@@ -66,9 +66,10 @@ def unmoved(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list[st
 
 
 def two_losses(problem: Any) -> tuple[Loss, Loss]:
-    """f and g as functions of all of x, of y and of a batch; for a conditional problem, of a batch of one outer example or of one inner set.
+    """f and g as functions of all of x, of y and of a batch.
 
-    A minimax problem has g = −f; a compositional one g = ½‖y − r(x)‖².
+    For a conditional problem the batch is one outer example, or its inner set. A minimax problem has g = −f; a
+    compositional one g = ½‖y − r(x)‖².
     """
     if isinstance(problem, Minimax):
         own = problem.objective
@@ -99,7 +100,10 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
 
 
 def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch, Batch]:
-    """What `two_losses` take: the rows of these numbers. Of a conditional problem, its first outer example and rows of its inner set."""
+    """What `two_losses` take: the rows of these numbers.
+
+    Of a conditional problem it is the first outer example and rows of its inner set.
+    """
     if isinstance(problem, Minimax):
         return problem.outer_batch(outer), problem.outer_batch(outer)
     if not problem.conditional:

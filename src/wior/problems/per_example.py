@@ -88,7 +88,10 @@ def with_rows_of(x: Tree, shared: Tree) -> Tree:
 
 
 def squared_norm(x: Tree, direction: Tree, index: jax.Array) -> jax.Array:
-    """‖direction‖² as that of a dense vector: an example that is in the batch twice has one row, with both contributions."""
+    """‖direction‖² of the dense vector that the direction stands for.
+
+    An example that is in the batch twice has one row there, with both contributions.
+    """
     again = (index[:, None] == index[None, :]).astype(jnp.result_type(float))
 
     def one(leaf: Any, d: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Area under the ROC curve as a saddle point: a linear score that ranks positive rows above negative ones, without pairs.
+"""Area under the ROC curve as a saddle point: a linear score that ranks positive rows above negative ones.
 
 With p the share of positive rows, s = w·z the score of a row z, x = (w, a, b) and y = α,
 

@@ -50,7 +50,10 @@ class Episodes(NamedTuple):
 def draw_episodes(
     rng: np.random.Generator, classes: int, per_class: int, ways: int, shots: int, queries: int, tasks: int
 ) -> Episodes:
-    """Tasks over images (classes, per_class) in one array: different classes, and different images of each, at random."""
+    """Few-shot tasks over images (classes, per_class) that lie in one array.
+
+    Each task draws its classes at random, and its images of each class, without repetition.
+    """
     if classes < ways:
         raise ValueError(f"ways must be at most the {classes} classes there are, got {ways}")
     if per_class < shots + queries:
@@ -95,7 +98,10 @@ def classifier_loss(features: jax.Array, y: Layer, rows: Shots) -> jax.Array:
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class FewShotMetrics:
-    """How well a classifier learned on the features does on held-out classes, after `inner_steps` steps on the support set."""
+    """How well a classifier on the features does on held-out classes.
+
+    The classifier is learned by `inner_steps` steps on the support set.
+    """
 
     backbone: Backbone
     episodes: Episodes  # half of them of classes to choose by, then as many of classes to report

@@ -115,7 +115,10 @@ def gap_above(best: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def logistic_minimizer(signed: np.ndarray, l2: float) -> np.ndarray:
-    """The x at which mean log(1 + exp(−a_i·x)) + (L2 / 2) ‖x‖² is smallest: Newton's method with halved steps, in float64."""
+    """The x at which mean log(1 + exp(−a_i·x)) + (L2 / 2) ‖x‖² is smallest.
+
+    It is found by Newton's method with halved steps, in float64.
+    """
     n, dimension = signed.shape
 
     def value(x: np.ndarray) -> Any:

@@ -58,7 +58,10 @@ class Convolution(NamedTuple):
 
 
 def convolutions_init(key: jax.Array, channels: int, filters: int, layers: int = 4) -> tuple[Convolution, ...]:
-    """`layers` convolutions with as many filters each: normal kernels of variance 2 / inputs (He), scales of 1, shifts of 0."""
+    """`layers` convolutions with `filters` filters each.
+
+    Kernels are normal with variance 2 / inputs (He), scales are 1, shifts are 0.
+    """
     made = []
     for own, wide in zip(jax.random.split(key, layers), (channels, *(filters,) * (layers - 1)), strict=True):
         kernel = jax.random.normal(own, (3, 3, wide, filters)) * (2 / (9 * wide)) ** 0.5

@@ -55,7 +55,10 @@ class Inner(NamedTuple):
 
 
 class Waves(NamedTuple):
-    """The coefficients of w(y; i) = Σ_k α_ik cos(ω y_k) + β_ik sin(ω y_k), a wave of its own height and phase in each y_k."""
+    """The coefficients of w(y; i) = Σ_k α_ik cos(ω y_k) + β_ik sin(ω y_k).
+
+    It is a wave in each y_k, with a height and a phase of its own.
+    """
 
     alpha: Array  # (d,)
     beta: Array  # (d,)

@@ -1,4 +1,4 @@
-"""Choosing ridges by a validation set: one for each feature of a logistic regression, or one for each class of a softmax regression.
+"""Choosing ridges by a validation set: one for each feature, or one for each class.
 
     min over x of  mean over validation rows of CE(y_x; row)
     where y_x minimizes  mean over training rows of CE(y; row) + ½ Σ_k exp(x_k) ‖y_k‖²
@@ -85,9 +85,10 @@ def ridge_per_class(
 
 
 def exact_objective(problem: Bilevel, x: jax.Array) -> jax.Array:
-    """h(x) of `ridge_per_feature`'s problem on all data, by ten of Newton's steps with the (features, features) Hessian.
+    """h(x) of the problem of `ridge_per_feature` on all data.
 
-    It is differentiated through the last step only, which is exact at the inner solution.
+    The inner problem is solved by ten Newton steps with the (features, features) Hessian. h is differentiated through
+    the last step only, which is exact at the inner solution.
     """
 
     def newton(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -100,7 +101,10 @@ def exact_objective(problem: Bilevel, x: jax.Array) -> jax.Array:
 
 
 def minimum(objective: Callable[[jax.Array], tuple[Any, jax.Array]], x: jax.Array, steps: int = 400) -> float:
-    """The smallest value that gradient descent with Barzilai and Borwein's lengths finds; `objective` returns value and gradient."""
+    """The smallest value that gradient descent with Barzilai–Borwein step sizes finds.
+
+    `objective(x)` returns value and gradient.
+    """
     value, gradient = objective(x)
     best, length = float(value), 1.0
     for _ in range(steps):

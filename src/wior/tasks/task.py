@@ -1,4 +1,4 @@
-"""What a run of a task needs: the problem, where to start, what to measure, and what is chosen unless said otherwise."""
+"""What a run of a task needs: the problem, where to start, what to measure, and defaults for the rest."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Task:
     judged_by: str  # the metric by which step sizes are chosen
     batch_size: int | tuple[int, int]
     steps: int
-    # the step sizes to try: `outer_lr` for x, `inner_lr` for y, and for every other rate of a method `adjoint_lr`, or `inner_lr`
-    # itself where that is not given
+    # the step sizes to try: `outer_lr` for x, `inner_lr` for y; `adjoint_lr` for every other rate of a method, or `inner_lr`
+    # where `adjoint_lr` is not given
     grid: Mapping[str, tuple[float, ...]]
     side_by_side: bool | None = None  # how the runs of a grid are best made, where `sweep` would not know
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # hyper-parameters for methods that have them
@@ -51,5 +51,8 @@ class Task:
 
 
 def state_type(features: Any) -> Any:
-    """The type of x and y for given features: theirs, and float32 for those in half precision, which would lose small steps."""
+    """The dtype of x and y for given features: theirs, but at least float32.
+
+    Half precision would lose small steps.
+    """
     return jnp.promote_types(jnp.asarray(features).dtype, jnp.float32)

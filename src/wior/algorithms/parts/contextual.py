@@ -1,4 +1,4 @@
-"""What the conditional baselines share: EpochSGD on the inner problem of one outer example, and its implicit hyper-gradient.
+"""What the conditional baselines share: EpochSGD on one inner problem, and the implicit hyper-gradient at its end.
 
 EpochSGD(K): in epoch k = 0 … K, 2^k steps of length β/2^k, from the mean of the iterates of the epoch before.
 """
@@ -32,7 +32,10 @@ class Epochs(NamedTuple):
 
 
 def epoch_step(carry: Epochs, j: jax.Array, lr: Any, gradient: Any) -> tuple[Epochs, Tree, jax.Array, jax.Array]:
-    """Step j of EpochSGD, given ∇_y g as a function; also that gradient, the number of the epoch, and whether it ends here."""
+    """Step j of EpochSGD, where `gradient(y)` is ∇_y g.
+
+    Returns the new state, the gradient, the number of the epoch, and whether the epoch ends with this step.
+    """
     j = jnp.asarray(j, jnp.int32)
     epoch = 31 - lax.clz(j + 1)
     size = jnp.left_shift(1, epoch)
@@ -81,7 +84,11 @@ class InnerProblem:
 
 
 def seen_in_visit(g_y: Tree, products: Tree) -> Tree:
-    """What was seen of the batches of a visit, in their order: inner steps, factors of the Neumann product, the cross term."""
+    """What was seen of the batches of a visit: a pair of trees, for ∇_y g and for the products.
+
+    The batches come in this order: inner steps, factors of the Neumann product, the cross term. Each tree has zeros for
+    the batches that were not read for it.
+    """
     steps, factors = (jax.tree.leaves(kind)[0].shape[0] for kind in (g_y, products))
 
     def padded(before: int, kind: Tree, after: int) -> Tree:

@@ -6,7 +6,7 @@ take out of it: the estimators that work with differences (`storm`, `spider`, `p
 keep no memory for them, and act on what all examples share. A moving average of a row runs over its own visits. No
 estimator ever touches the rows that are not in the batch.
 
-Plain, without a memory, is the direction itself.
+A method without an estimator steps along the direction itself.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def spider(estimate: Tree, new: Tree, old: Tree) -> Tree:
 
 
 def page(fresh: jax.Array, estimate: Tree, large: Callable[[], Tree], new: Tree, old: Callable[[], Tree]) -> Tree:
-    """D on a large batch where `fresh`, else SPIDER's recursion on a small one; only the side that is taken is computed.
+    """D on a large batch where `fresh`, else SPIDER's recursion on a small one.
 
-    With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER. `large()` has None for rows; they are those of
+    Only the side that is taken is computed. With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER. `large()` has None for rows; they are those of
     `new`.
     """
     shared = oracle.cond(

@@ -1,4 +1,4 @@
-"""What the double-loop methods share: inner steps on a batch each, and the implicit hyper-gradient with a Neumann series."""
+"""What the double-loop methods share: inner SGD steps, and the implicit hyper-gradient with a Neumann series."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def neumann_step(
     scale: Any,
     length: jax.Array | None = None,
 ) -> tuple[State, Seen]:
-    """The outer step after an inner loop that ended at y: batches of the second kind for u, one of the third for ∇²_xy g u."""
+    """The outer step after an inner loop that ended at y.
+
+    Inner batches of the second kind are used for u, the one of the third kind for ∇²_xy g u.
+    """
     _, for_u, (for_x,) = draws.inner
     zeta = problem.inner_batch(for_x)
     jacobian = lambda u: oracle.jacobian_product(problem, x, y, u, zeta)

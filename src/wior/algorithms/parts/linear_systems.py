@@ -88,7 +88,9 @@ class _Search(NamedTuple):
 def conjugate_gradients(
     product: Callable[[Tree], Tree], b: Tree, limit: int, needed: Any = None, start: Tree | None = None
 ) -> Solved:
-    """Solves product(v) = b from `start`, or zero, in `limit` steps; fewer once the residual norm is at most `needed`, if given.
+    """Solves product(v) = b by conjugate gradients in `limit` steps, from `start` or from zero.
+
+    If `needed` is given, it stops once the norm of the residual is at most that.
 
     The error in the norm of the matrix falls by (√κ − 1)/(√κ + 1) a step, and is zero after as many as there are
     eigenvalues. Where the curvature is not positive, v stays as it is.

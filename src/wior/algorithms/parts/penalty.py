@@ -1,4 +1,4 @@
-"""What the first-order penalty methods share: no second derivative, a second inner variable, and a penalty that grows."""
+"""What the first-order penalty methods share: a second inner variable, and sums with a weight."""
 
 from __future__ import annotations
 

@@ -50,7 +50,10 @@ def steps_in_pass(problem: Bilevel, draws: Draws) -> int:
 def recursive_step(
     algorithm: Any, problem: Bilevel, state: State, draws: Draws, fresh: jax.Array, number: jax.Array, size: int | None
 ) -> tuple[State, Seen]:
-    """A step along the recursion's directions; where `fresh`, along those of large batch `number` of `size` examples."""
+    """A step along the directions of the recursion.
+
+    Where `fresh`, it starts again with the directions on large batch `number`, of `size` examples.
+    """
     x, y, u = here = wior_bo.State(state.x, state.y, state.u)
     xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
     new = wior_bo.directions(problem, here, xi, zeta)

@@ -18,9 +18,10 @@ Update = Callable[[Tree, Tree, jax.Array, jax.Array | None], tuple[Tree, Tree, T
 
 
 def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tuple[Tree, Tree, Tree]:
-    """Runs `update(y, u, index, weights) -> y, u, seen` over the batches of one visit; returns y, u and all that was seen.
+    """Runs `update(y, u, index, weights) -> y, u, seen` over the batches of one visit.
 
-    Batches that are padding throughout leave y and u as they are; u is projected where a later pass begins.
+    Returns y, u and what was seen of each batch. A batch of padding alone leaves y and u as they are; u is projected
+    where a later pass begins.
     """
 
     def body(carry: tuple[Tree, Tree], batch: Visits) -> tuple[tuple[Tree, Tree], Tree]:

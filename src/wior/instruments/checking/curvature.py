@@ -42,7 +42,10 @@ class Curvature(NamedTuple):
 
 
 def inner_curvature(sample: Sample, x: Tree, y: Tree) -> Curvature:
-    """The curvature of the inner problem in y at x, y; of −objective for a minimax problem, 1 for a compositional one."""
+    """The curvature of the inner problem in y at x, y.
+
+    For a minimax problem it is that of −objective, for a compositional one 1.
+    """
     problem = sample.problem
     if isinstance(problem, (Compositional, ConditionalCompositional)):
         return Curvature(1.0, 1.0, 0, True)

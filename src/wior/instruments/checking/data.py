@@ -31,7 +31,10 @@ class NotFinite(NamedTuple):
 
 
 def not_finite(found: AtHand) -> list[NotFinite]:
-    """The leaves with NaN or infinity in the rows at hand. Padding past the counts of a conditional problem may hold anything."""
+    """The leaves with NaN or infinity in the rows at hand.
+
+    Padding past the counts of a conditional problem may hold anything, and is not looked at.
+    """
     problem, seen = found.problem, []
     for level, names in problem._read_by.items():
         for name in names:

@@ -45,7 +45,8 @@ LARGER, SMALLER = 2, 5  # step sizes tried beyond the first: more than that move
 ENOUGH_TO_GO_ON = 0.5  # of the best fall of the outer loss, for a larger step size to be tried
 NEARLY_BEST = 0.95
 MARGIN = 3.0
-TIMES = 10.0  # that y needs for a factor e, in the direction that it is slowest in, which a run must last to show what x does
+# a run must last so many times the steps in which y comes nearer by a factor e in its slowest direction
+TIMES = 10.0
 WAY = 10.0  # γ μ T at which a visit has come near
 LEAST_WAY = 6.0  # and the least, as −log of what is left
 MOST_EPOCHS = 10
@@ -86,7 +87,10 @@ def first_steps(sample: Sample, curvature: Curvature, x: Tree, y: Tree) -> First
 
 
 def inner_settings(sample: Sample, curvature: Curvature) -> tuple[Settings, list[Finding]]:
-    """The step sizes of y and u, and of a conditional problem the passes of a visit; none without curvature to take them from."""
+    """The step sizes of y and u, and for a conditional problem the passes of a visit.
+
+    Nothing is suggested where the curvature is not known.
+    """
     smallest, largest = curvature.smallest, curvature.largest
     names = [field.name for field in dataclasses.fields(method_for(sample.problem))]
     rates = [name for name in names if name in ("inner_lr", "adjoint_lr")]

@@ -73,7 +73,10 @@ def row_findings(sample: Sample, loss: Loss, x: Tree, y: Tree) -> list[Finding]:
 
 
 def representation_findings(sample: Sample, x: Tree) -> list[Finding]:
-    """A finding for each representation of a conditional problem in which rows depend on each other: those of all examples are given together."""
+    """A finding for each representation of a conditional problem in which rows depend on each other.
+
+    They must not, since the rows of all examples of a batch are represented together.
+    """
     findings = []
     problem = sample.problem
     if not isinstance(problem, ConditionalBilevel):

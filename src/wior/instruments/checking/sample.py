@@ -39,7 +39,10 @@ class AtHand(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One batch of each level. In a conditional problem `inner` are rows of the inner set of the first outer example."""
+    """One batch of each level.
+
+    In a conditional problem `inner` are rows of the inner set of the first outer example.
+    """
 
     outer: np.ndarray
     inner: np.ndarray
@@ -115,7 +118,10 @@ class Sample:
         return self.places[0]._replace(**{loss.level: rows})
 
     def own_rows(self, example: Any, size: int) -> np.ndarray:
-        """Numbers of so many rows of the inner set of an outer example, those that are no padding, again where they are fewer."""
+        """The numbers of so many rows of the inner set of an outer example, without padding.
+
+        Where the set has fewer rows, they are repeated.
+        """
         problem = self.problem
         count = problem.sizes()["inner"]
         if problem.counts is not None:

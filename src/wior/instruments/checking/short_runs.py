@@ -83,11 +83,17 @@ class ShortRuns:
             return None
 
     def run(self, state: Any, outer_lr: float, first: int, count: int, cooled: float = 1.0) -> Any:
-        """The state so many steps later, beginning with batch number `first`; with the inner step sizes divided by `cooled`."""
+        """The state so many steps later, beginning with batch number `first`.
+
+        The inner step sizes are divided by `cooled`.
+        """
         return self._program(*self._arguments(state, outer_lr, first, count, cooled))
 
     def settled(self) -> Any:
-        """The state when y and u have settled with x frozen. Their rates are halved until they do; None where they never do."""
+        """The state when y and u have settled with x frozen; None where they never do.
+
+        Their step sizes are halved until they settle.
+        """
         if self.sample.conditional:
             return self.start  # every visit begins anew
         before = self._inner(self.start)
@@ -113,7 +119,10 @@ class ShortRuns:
         return float(self._objective(of_map, posed, state.x, state.y, *places))
 
     def after(self, settled: Any, outer_lr: float) -> float:
-        """The outer loss after a short run with this step size, when y has settled again; infinite where the run did not stay finite."""
+        """The outer loss after a short run with this step size, when y has settled again.
+
+        It is infinite where the run did not stay finite.
+        """
         state = self.run(settled, outer_lr, 0, self.steps)
         if not self.sample.conditional:
             # the noise of y would hide what x does to the outer loss: with small steps it averages over the batches

@@ -68,7 +68,10 @@ class Losses:
 
 
 def out_of_range(losses: Losses, loss: Loss) -> list[Finding]:
-    """A finding where a loss reads or writes an index out of range on some row; all rows at hand are tried, for some seconds."""
+    """A finding where a loss reads or writes an index out of range on some row.
+
+    All rows at hand are tried, for some seconds.
+    """
     sample, program = losses.sample, range_checked(losses.value(loss))
     asked = lambda place: program(*losses.arguments(place))[0].get_exception()
     try:
