@@ -28,10 +28,21 @@ Check = Callable[[str, Any], Any]
 class Streams(NamedTuple):
     """How many batches of each kind a step takes, at each level.
 
-    (1,) is one batch for everything; (10, 3, 1) ten batches for one purpose, three for another, one for a third. All
-    kinds of a level come one after the other from one stream of examples, or, if `separate`, each from a stream with a
-    permutation of its own. Conditional problems draw their inner examples anew for each outer one: their inner level
-    has no stream.
+    Parameters
+    ----------
+    outer, inner : tuple of int
+        The batches of each kind that a step reads of the outer and of the inner data. (1,) is one batch for everything;
+        (10, 3, 1) is ten batches for one purpose, three for another and one for a third. () is none: conditional
+        problems draw their inner examples anew for each outer one, and minimax problems have one data set.
+    separate : bool, default False
+        Whether each kind of batch comes from a stream of examples with a permutation of its own. If False, all kinds of
+        a level come one after the other from one stream.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.baselines.StocBiO(0.1, 0.1, 0.1, inner_steps=5).streams
+    Streams(outer=(1,), inner=(5, 3, 1), separate=False)
     """
 
     outer: tuple[int, ...]
@@ -40,33 +51,63 @@ class Streams(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """What a conditional step reads of the inner sets of its B outer examples, in T batches of b rows each."""
+    """What a conditional step reads of the inner sets of its B outer examples, in T batches of b rows each.
 
-    examples: jax.Array  # (B, T, b), rows of each inner set
-    weights: jax.Array | None  # (B, T, b), zero for padding; None where there is none
-    starts_pass: jax.Array  # (B, T), whether a new pass over the inner set begins
+    Attributes
+    ----------
+    examples
+        (B, T, b), the rows of each inner set.
+    weights
+        (B, T, b), zero for padding; None where there is no padding.
+    starts_pass
+        (B, T), whether a new pass over the inner set begins with this batch.
+    """
+
+    examples: jax.Array
+    weights: jax.Array | None
+    starts_pass: jax.Array
 
 
 class Draws(NamedTuple):
-    """The examples of one step: for each kind of batch of a level an array (batches, batch) of indices."""
+    """The examples of one step, and what else a step may read.
+
+    Attributes
+    ----------
+    outer, inner
+        For each kind of batch of the level an array (batches, batch) of indices: `draws.outer[0][0]` is the first batch
+        of the first kind.
+    visits
+        What a conditional step reads of the inner sets; None in other problems.
+    step
+        The number of steps before this one, for schedules.
+    starts_epoch
+        Whether an epoch starts with this step.
+    key
+        A key of `jax.random` for what a method draws besides examples; another one in every step.
+    reserves
+        Where large batches come from, for methods that take some now and then.
+    """
 
     outer: tuple[jax.Array, ...]
     inner: tuple[jax.Array, ...]
     visits: Visits | None
-    step: jax.Array  # the number of steps before this one, for schedules
+    step: jax.Array
     starts_epoch: jax.Array
-    key: Any = None  # for what a method draws besides examples; another one in every step
+    key: Any = None
     reserves: Reserves | None = None
 
 
 class NotAtHand(ValueError):
-    """A large batch of data that are streamed, of which only the rows of the next steps are on the device."""
+    """Raised where a large batch of streamed data is asked for.
+
+    Of such data only the rows of the next steps are on the device.
+    """
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["key"], meta_fields=["order", "n", "streamed"])
 @dataclasses.dataclass(frozen=True)
 class Reserve:
-    """The examples of a level beside its streams, for large batches that a step takes only now and then."""
+    """Where the large batches of a level come from, which a step takes only now and then."""
 
     key: jax.Array
     order: Any
@@ -74,7 +115,19 @@ class Reserve:
     streamed: bool = False
 
     def take(self, number: jax.Array, size: int | None) -> jax.Array:
-        """Large batch `number` of `size` examples, in the level's order; all examples where `size` is None or covers them."""
+        """The indices of large batch `number`, in the order of the level.
+
+        Parameters
+        ----------
+        number
+            Which large batch: they follow one another.
+        size
+            Its examples. None, or a number not below n, gives all examples.
+
+        Returns
+        -------
+        jax.Array
+        """
         if self.streamed:
             raise NotAtHand
         if size is None or size >= self.n:
@@ -89,35 +142,108 @@ class Reserves(NamedTuple):
 
 
 class State(NamedTuple):
-    """x and y, which is all that many methods carry; in a conditional problem y is where every inner problem starts."""
+    """x and y, which is all that many methods carry from step to step.
+
+    In a conditional problem y is where every inner problem starts.
+    """
 
     x: Tree
     y: Tree
 
 
 class Seen(NamedTuple):
-    """The derivatives a step computed, for orders that learn from them: for each kind of batch a tree of (batches, ...)."""
+    """The derivatives that a step computed, for orders that learn from them.
+
+    Attributes
+    ----------
+    outer, inner
+        For each kind of batch of the level a tree whose leaves have a first axis of batches: as many kinds, and as many
+        batches of each, as `Algorithm.streams` says. A batch that was not read has zeros.
+    """
 
     outer: tuple[Tree, ...]
     inner: tuple[Tree, ...]
 
 
 def static(default: Any, check: Check = checks.positive_integer) -> Any:
-    """A field that is part of the program: another value compiles another one."""
+    """A field of an `Algorithm` that is part of the compiled program, for example a number of inner steps.
+
+    Parameters
+    ----------
+    default
+        Its default.
+    check : callable, default a check for positive integers
+        `check(name, value)` raises where a value is wrong.
+
+    Returns
+    -------
+    dataclasses.Field
+    """
     return dataclasses.field(default=default, metadata={"static": True, "check": check})
 
 
 def number(default: float | None, check: Check = checks.positive_number) -> Any:
-    """A field that is a number, and a leaf of the tree: another value is the same program."""
+    """A field of an `Algorithm` that is a number and a leaf of the tree: another value runs the same compiled program.
+
+    Parameters
+    ----------
+    default : float or None
+        Its default.
+    check : callable, default a check for positive numbers
+        `check(name, value)` raises where a value is wrong.
+
+    Returns
+    -------
+    dataclasses.Field
+    """
     return dataclasses.field(default=default, metadata={"check": check})
 
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """The fields are hyper-parameters; those named `*_lr` are step sizes, numbers or schedules."""
+    """What every method is: hyper-parameters, and two pure functions, `init` and `step`.
+
+    A method of your own is a frozen dataclass that inherits from this class. Its fields are the hyper-parameters. Fields
+    named `*_lr` are step sizes: positive numbers, or schedules, which are functions of the step number. Other fields are
+    `number(default, check)` or, where they change the compiled program, `static(default, check)`. It says which class of
+    problems it `solves` and which of its `step_sizes` moves which variable of the state.
+
+    Examples
+    --------
+    Gradient descent on f along x, with y held fixed:
+
+    >>> import dataclasses
+    >>> import jax, jax.numpy as jnp, numpy as np, wior
+    >>> from wior.algorithms.algorithm import Seen, State, Streams, at_step, one
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Descent(wior.Algorithm):
+    ...     outer_lr: float
+    ...
+    ...     solves = wior.Bilevel
+    ...     step_sizes = {"x": "outer_lr"}
+    ...
+    ...     @property
+    ...     def streams(self):
+    ...         return Streams(outer=(1,), inner=())
+    ...
+    ...     def init(self, problem, x, y):
+    ...         return State(x, y)
+    ...
+    ...     def step(self, problem, state, draws):
+    ...         batch = problem.outer_batch(draws.outer[0][0])
+    ...         f_x = jax.grad(problem.outer)(state.x, state.y, batch.data)
+    ...         x = state.x - at_step(self.outer_lr, draws.step) * f_x
+    ...         return State(x, state.y), Seen(outer=(one(f_x),), inner=())
+    >>> outer = lambda x, y, batch: jnp.mean((x - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> problem = wior.Bilevel(outer, inner, np.arange(8.0), np.arange(8.0))
+    >>> result = wior.solve(problem, Descent(0.25), jnp.zeros(()), jnp.zeros(()), batch_size=8, steps=50)
+    >>> round(float(result.x), 2)
+    3.5
+    """
 
     solves: ClassVar[type[Problem]]
-    step_sizes: ClassVar[dict[str, str]]  # which step size moves which variable of the state
+    step_sizes: ClassVar[dict[str, str]]  # which step size moves which variable of the state, for error messages
     paper: ClassVar[str] = ""
     fixed_batches: ClassVar[bool] = False  # whether the data are cut into batches once, and an order runs over these
     takes_large_batches: ClassVar[bool] = False  # whether some steps take more examples than a batch has
@@ -137,17 +263,53 @@ class Algorithm:
 
     @property
     def streams(self) -> Streams:
+        """How many batches of each kind a step takes at each level; every method gives it."""
         raise NotImplementedError
 
     @property
     def visit_batches(self) -> int | None:
-        """Of a conditional method: how many inner batches a visit takes; None where it makes `inner_epochs` whole passes."""
+        """How many inner batches a conditional method reads for each outer example.
+
+        None where it makes `inner_epochs` whole passes over the inner set.
+        """
         return None
 
     def init(self, problem: Any, x: Tree, y: Tree) -> Any:
+        """The state before the first step.
+
+        Parameters
+        ----------
+        problem
+            A problem of the class that the method `solves`.
+        x, y
+            Where the run starts: trees of arrays.
+
+        Returns
+        -------
+        NamedTuple
+            At least with the fields `x` and `y`.
+        """
         raise NotImplementedError
 
     def step(self, problem: Any, state: Any, draws: Draws) -> tuple[Any, Seen]:
+        """One update: a pure function that jax compiles.
+
+        Parameters
+        ----------
+        problem
+            The problem, with its data.
+        state
+            The state before the step.
+        draws
+            The indices of the batches of this step, its number and a key.
+
+        Returns
+        -------
+        state
+            The state after the step.
+        seen : Seen
+            The derivatives that the step computed anyway, for orders that learn from them.
+        """
         raise NotImplementedError
 
     def _flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -173,7 +335,7 @@ class Algorithm:
 
 
 def at_step(rate: Any, step: jax.Array) -> Any:
-    """The value of a step size at a step: itself, or the schedule's."""
+    """The value of a step size at a step: the number itself, or what the schedule gives."""
     # signed: a schedule that subtracts from its step must be able to go below zero
     return rate(step.astype(jnp.int32)) if callable(rate) else rate
 
@@ -190,5 +352,5 @@ def is_infinite(radius: Any) -> bool:
 
 
 def one(vectors: Tree) -> Tree:
-    """The derivatives of a single batch, as a stream of one."""
+    """The derivatives of a single batch, with a first axis of one batch, as `Seen` has them."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], vectors)

@@ -1,4 +1,7 @@
-"""Orders: which example comes next."""
+"""Orders: which example comes next.
+
+`RandomReshuffling` is the one to take first. `BY_NAME` has the orders that can be given by their names.
+"""
 
 from typing import Any
 

@@ -48,9 +48,27 @@ class Memory(NamedTuple):
 class Herding(AdaptiveOrder):
     """Sorts each pass by balancing the vectors that the pass before it saw.
 
-    `balance` is "pair" (no stale mean, the default) or "mean". Memory: one integer for each example and two or three
-    vectors of the length of the observed derivatives. With more examples in a step than in the data there is nothing to
-    sort.
+    It takes memory for one integer for each example and two or three vectors of the length of the observed derivatives.
+    With more examples in a step than in the data there is nothing to sort.
+
+    Parameters
+    ----------
+    balance : {"pair", "mean"}, default "pair"
+        "pair" balances the difference of each two vectors and keeps no mean (CD-GraB); take it first. "mean" balances
+        the distance from the mean of the pass before (GraB).
+
+    References
+    ----------
+    Lu, Guo, De Sa, "GraB: finding provably better data permutations than random reshuffling", NeurIPS 2022. Cooper et
+    al., "Coordinating distributed example orders for provably accelerated training", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.orders.Herding()
+    Herding(balance='pair')
+    >>> wior.orders.BY_NAME["herding-mean"]
+    Herding(balance='mean')
     """
 
     balance: str = "pair"

@@ -13,7 +13,16 @@ from wior.orders.order import Order
 
 @dataclasses.dataclass(frozen=True)
 class Incremental(Order):
-    """The order of the data itself, in every pass."""
+    """The order of the data itself, in every pass.
+
+    Data that lie sorted, by label for example, want another order.
+
+    Examples
+    --------
+    >>> import jax, wior
+    >>> wior.orders.Incremental().examples(jax.random.key(0), position=2, length=6, n=4)
+    array([2, 3, 0, 1, 2, 3])
+    """
 
     def run(self, key: jax.Array, first_pass: jax.Array, offset: jax.Array, length: int, n: int) -> jax.Array:
         return ((offset.astype(jnp.uint32) + jnp.arange(length, dtype=jnp.uint32)) % jnp.uint32(n)).astype(jnp.int32)

@@ -16,7 +16,17 @@ from wior.orders.order import Order
 
 @dataclasses.dataclass(frozen=True)
 class Independent(Order):
-    """Every example drawn uniformly and independently, with replacement; a pass is n draws."""
+    """Every example drawn uniformly and independently, with replacement; a pass is n draws.
+
+    The usual assumption of stochastic methods, to compare with: the other orders do better on most problems.
+
+    Examples
+    --------
+    >>> import jax, wior
+    >>> examples = wior.orders.Independent().examples(jax.random.key(0), position=0, length=1000, n=5)
+    >>> sorted(set(map(int, examples)))
+    [0, 1, 2, 3, 4]
+    """
 
     repeats_within_pass: ClassVar[bool] = True
 
