@@ -1,4 +1,7 @@
-"""The five problem classes, one file each, and what they share."""
+"""The five problem classes, one file each, and what they share.
+
+`CLASSES` has all five.
+"""
 
 from wior.problems.bilevel import Bilevel
 from wior.problems.compositional import Compositional

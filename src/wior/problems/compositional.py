@@ -29,7 +29,24 @@ Tree = Any
 class Compositional(Problem):
     """min over x of mean f(r(x); ξ) with r(x) = mean r(x; ζ).
 
-    `outer(y, batch)` is f, `inner(x, batch)` returns the mean of r over the rows of the batch, a tree like y.
+    Parameters
+    ----------
+    outer : callable
+        f: `outer(y, batch)` returns the mean of the outer loss over the rows of the batch, a scalar.
+    inner : callable
+        r: `inner(x, batch)` returns the mean of the map over the rows of the batch, a tree like y.
+    outer_data, inner_data : tree of arrays
+        Arrays with one row for each example. They are moved to the device, unless they are to stay on the host: memory
+        maps, Arrow tables and `wior.Streamed` are read there, a batch at a time.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, batch: x + jnp.mean(batch)
+    >>> problem = wior.Compositional(outer, inner, np.arange(8.0), np.arange(12.0))
+    >>> problem.sizes()
+    {'outer': 8, 'inner': 12}
     """
 
     outer: Callable[[Tree, Tree], jax.Array]
@@ -73,7 +90,7 @@ class Compositional(Problem):
         check_map_and_scalar(self.loss_calls(x, y, batches), y)
 
     def restated(self) -> Bilevel:
-        """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
+        """The same problem as a `Bilevel` one, with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
         return Bilevel(OfY(self.outer), SquaredDistance(self.inner), self.outer_data, self.inner_data)
 
 

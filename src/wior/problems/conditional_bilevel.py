@@ -28,13 +28,37 @@ Tree = Any
 class ConditionalBilevel(Problem):
     """min over x of mean f(x, y_i; ξ_i) where each y_i minimizes g over the inner data set of its own example ξ_i.
 
-    The leaves of `inner_data` are shaped (m, n_max, ...); `counts` (m,) says how many of the n_max rows belong to each
-    example, all of them where it is `None`. Rows past the count are never read into a loss.
+    Parameters
+    ----------
+    outer : callable
+        f: `outer(x, y, batch)` returns the mean of the outer loss over the rows of the batch, a scalar.
+    inner : callable
+        g: `inner(x, y, batch)` returns the mean of the inner loss over the rows of the batch, a scalar. It should be
+        strongly convex in y.
+    outer_data : tree of arrays
+        Arrays with one row for each outer example.
+    inner_data : tree of arrays
+        Arrays of shape (m, n_max, ...): for each of the m outer examples, its inner set of up to n_max rows.
+    counts : array of int or None, default None
+        (m,), how many of the n_max rows belong to each inner set. None: all of them. Rows past the count are padding,
+        which no loss ever reads.
+    represent : callable or None, default None
+        For a g that depends on x only through a representation of its rows: `represent(x, rows)` returns it, with one
+        row for each row, and `inner(representation, y, rows)` is g. The representation is then computed once for each
+        outer step, and differentiated once. The rows of all examples of a batch are given together, so each must be
+        represented by itself.
+    represent_outer : callable or None, default None
+        The same for f, which is then `outer(representation, y, rows)`.
 
-    Where g depends on x only through a representation, `represent(x, rows)` returns it with one row for each row, and
-    `inner(representation, y, rows)` is g. It is then evaluated once for each outer step, and the hyper-gradient pulls
-    back through it once; each row by itself, since the rows of all examples of a batch are given together.
-    `represent_outer(x, rows)` does the same for `outer(representation, y, rows)`.
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> sets = np.zeros((8, 3))  # an inner set of up to three rows for each of eight outer examples
+    >>> problem = wior.ConditionalBilevel(outer, inner, np.arange(8.0), sets, counts=np.array([3, 3, 2, 3, 1, 3, 3, 2]))
+    >>> problem.sizes()
+    {'outer': 8, 'inner': 3}
     """
 
     outer: Callable[[Tree, Tree, Tree], jax.Array]

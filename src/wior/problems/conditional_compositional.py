@@ -25,7 +25,31 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConditionalCompositional(Problem):
-    """min over x of mean f(r_i(x); ξ_i) with r_i(x) the mean of r(x; ζ) over the inner data set of ξ_i."""
+    """min over x of mean f(r_i(x); ξ_i) with r_i(x) the mean of r(x; ζ) over the inner data set of ξ_i.
+
+    Parameters
+    ----------
+    outer : callable
+        f: `outer(y, batch)` returns the mean of the outer loss over the rows of the batch, a scalar.
+    inner : callable
+        r: `inner(x, batch)` returns the mean of the map over the rows of the batch, a tree like y.
+    outer_data : tree of arrays
+        Arrays with one row for each outer example.
+    inner_data : tree of arrays
+        Arrays of shape (m, n_max, ...): for each of the m outer examples, its inner set of up to n_max rows.
+    counts : array of int or None, default None
+        (m,), how many of the n_max rows belong to each inner set. None: all of them. Rows past the count are padding,
+        which no loss ever reads.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, batch: x + jnp.mean(batch)
+    >>> problem = wior.ConditionalCompositional(outer, inner, np.arange(8.0), np.zeros((8, 3)))
+    >>> problem.sizes()
+    {'outer': 8, 'inner': 3}
+    """
 
     outer: Callable[[Tree, Tree], jax.Array]
     inner: Callable[[Tree, Tree], Tree]
@@ -64,7 +88,7 @@ class ConditionalCompositional(Problem):
         check_map_and_scalar(self.loss_calls(x, y, batches), y)
 
     def restated(self) -> ConditionalBilevel:
-        """The same problem with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
+        """The same problem as a `ConditionalBilevel` one, with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
         return ConditionalBilevel(
             OfY(self.outer), SquaredDistance(self.inner), self.outer_data, self.inner_data, self.counts
         )

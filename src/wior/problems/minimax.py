@@ -18,7 +18,24 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Minimax(Problem):
-    """min over x of max over y of mean objective(x, y; ξ), concave in y. One data set, one order."""
+    """min over x of max over y of mean objective(x, y; ξ). It has one data set and one order.
+
+    Parameters
+    ----------
+    objective : callable
+        `objective(x, y, batch)` returns the mean over the rows of the batch, a scalar. It should be strongly concave in
+        y: subtract a penalty on y where it is not.
+    data : tree of arrays
+        Arrays with one row for each example. They are moved to the device, unless they are to stay on the host: memory
+        maps, Arrow tables and `wior.Streamed` are read there, a batch at a time.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> objective = lambda x, y, batch: jnp.mean(x * y - y**2 / 2 + (x - batch) ** 2)
+    >>> wior.Minimax(objective, np.arange(8.0)).sizes()
+    {'outer': 8}
+    """
 
     objective: Callable[[Tree, Tree, Tree], jax.Array]
     data: Tree
@@ -50,7 +67,10 @@ class Minimax(Problem):
         check_scalars(self.loss_calls(x, y, batches))
 
     def restated(self) -> Bilevel:
-        """The same problem with f = objective and g = −objective, the two levels drawn separately."""
+        """The same problem as a `Bilevel` one, with f = objective and g = −objective.
+
+        The two levels then have batches of their own.
+        """
         return Bilevel(self.objective, _Negative(self.objective), self.data, self.data)
 
 

@@ -19,7 +19,29 @@ Tree = Any
 
 @jax.tree_util.register_pytree_with_keys_class
 class PerExample:
-    """Marks `rows`, whose first axis runs over the inner examples, as a leaf of x that is read a batch at a time."""
+    """A leaf of x with one row for each inner example, for example a weight for each training example.
+
+    The inner loss receives the rows of its batch in place of the leaf, the outer loss receives None. A step moves only
+    the rows of its batch, so it does not get slower with the number of examples.
+
+    Parameters
+    ----------
+    rows : array
+        Its first axis runs over the inner examples.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numpy as np, wior
+    >>> wior.PerExample(jnp.zeros(3))
+    PerExample(Array([0., 0., 0.], dtype=...))
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)  # x is None here
+    >>> inner = lambda x, y, batch: jnp.mean(jax.nn.sigmoid(x) * (y - batch) ** 2)  # x is that of the rows
+    >>> problem = wior.Bilevel(outer, inner, np.arange(4.0), np.arange(8.0))
+    >>> x0 = wior.PerExample(jnp.zeros(8))
+    >>> result = wior.solve(problem, wior.WiORBO(0.5, 0.2, 0.2), x0, jnp.zeros(()), batch_size=4, steps=100)
+    >>> bool(result.x.rows[0] > result.x.rows[7])  # the outer data are small numbers, so the small rows weigh more
+    True
+    """
 
     def __init__(self, rows: Any):
         self.rows = rows
@@ -49,7 +71,7 @@ def at_rows(x: Tree, index: jax.Array) -> Tree:
 
 
 def at_slice(x: Tree, start: Any, size: int) -> Tree:
-    """x as the inner loss sees it on the `size` examples from `start` on."""
+    """x as the inner loss sees it on the `size` examples that begin with `start`."""
     return _map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf.rows, start, size), lambda leaf: leaf, x)
 
 
@@ -118,7 +140,7 @@ def take(rows: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _any_nan(values: Tree) -> jax.Array:
-    """Of use to `descend` for what it depends on."""
+    """Whether a value is NaN: used by `descend` only because it depends on all of `values`."""
     found = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(values)]
     return functools.reduce(jnp.logical_or, found, jnp.asarray(False))
 

@@ -3,8 +3,8 @@
 A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are
 its data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
 
-Data that do not fit, or should not, stay on the host (`streaming`): then all data that one index reads do, and a
-problem inside a compiled block has the rows of some steps in their place.
+Data that do not fit on the device, or should not be there, stay on the host (`streaming`). All data that one index reads
+then stay there together, and inside a compiled block the problem has the rows of some steps in their place.
 
 Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss
 that is itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are
@@ -31,14 +31,72 @@ LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
 class Batch(NamedTuple):
-    """Rows of a data set, and where they stand in it."""
+    """Rows of a data set, and where they stand in it.
+
+    Attributes
+    ----------
+    data : tree of arrays
+        The rows, as a loss receives them.
+    examples : jax.Array
+        (rows,), their indices in the data set: those of their `PerExample` rows.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> loss = lambda x, y, batch: jnp.mean(batch)
+    >>> problem = wior.Bilevel(loss, loss, np.arange(8.0), np.arange(8.0))
+    >>> batch = problem.inner_batch(jnp.array([2, 5]))
+    >>> batch.data.tolist(), batch.examples.tolist()
+    ([2.0, 5.0], [2, 5])
+    """
 
     data: Tree
     examples: jax.Array
 
 
 class Problem:
-    """What all problems share: the losses are the fixed part of the tree, the data its leaves."""
+    """What all problems share: a tree whose leaves are the data, with the losses as its fixed part.
+
+    A problem class of your own is a frozen dataclass (`eq=False`) that inherits from this class. It gives `name`, the
+    names of its losses (`_losses`) and of its data (`_data`), `sizes` and `check`. If it is a special case of another
+    class, it names that class in `special_case_of` and gives `restated`: all methods of the other class then take it.
+    Otherwise it gives `loss_calls` and the batches that its methods read.
+
+    Examples
+    --------
+    The strength exp(x) of a ridge regression as a class of problems:
+
+    >>> import dataclasses
+    >>> from typing import Any
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> def error(x, y, rows):
+    ...     return jnp.mean((rows[0] @ y - rows[1]) ** 2)
+    >>> def penalized(x, y, rows):
+    ...     return error(x, y, rows) + jnp.exp(x) * jnp.sum(y**2)
+    >>> @dataclasses.dataclass(frozen=True, eq=False)
+    ... class Ridge(wior.Problem):
+    ...     training: Any
+    ...     validation: Any
+    ...
+    ...     name = "ridge"
+    ...     special_case_of = wior.Bilevel
+    ...     _losses = ()
+    ...     _data = ("training", "validation")
+    ...
+    ...     def sizes(self):
+    ...         return {"outer": len(self.validation[1]), "inner": len(self.training[1])}
+    ...
+    ...     def check(self, x, y, batches=None):
+    ...         self.restated().check(x, y, batches)
+    ...
+    ...     def restated(self):
+    ...         return wior.Bilevel(error, penalized, self.validation, self.training)
+    >>> rng = np.random.default_rng(0)
+    >>> problem = Ridge(*((rng.normal(size=(n, 3)), rng.normal(size=n)) for n in (40, 20)))
+    >>> problem.check(jnp.zeros(()), jnp.zeros(3))
+    >>> problem.sizes()
+    {'outer': 20, 'inner': 40}
+    """
 
     name: ClassVar[str]  # on the command line
     conditional: ClassVar[bool] = False  # whether every outer example has an inner data set of its own
@@ -89,11 +147,24 @@ class Problem:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
 
     def sizes(self) -> dict[str, int]:
-        """The number of examples at each level that an order runs over."""
+        """The number of examples at each level.
+
+        Returns
+        -------
+        dict
+            The numbers by level, "outer" and "inner": what an order runs over. In a conditional problem "inner" is the
+            size of the largest inner set.
+        """
         raise NotImplementedError
 
     def streamed(self) -> dict[str, dict[str, Tree]]:
-        """The data that stay on the host, by level and name; empty where all are on the device."""
+        """The data that stay on the host.
+
+        Returns
+        -------
+        dict
+            By level, then by name; empty where all data are on the device.
+        """
         return {
             level: {name: getattr(self, name) for name in names}
             for level, names in self._read_by.items()
@@ -101,7 +172,13 @@ class Problem:
         }
 
     def demand_resident(self, user: str) -> None:
-        """For what reads all data on the device."""
+        """Raises where data are streamed: called by what reads all data on the device.
+
+        Parameters
+        ----------
+        user
+            What reads them, for the error message.
+        """
         if self.streamed():
             raise ValueError(
                 f"the {' and '.join(self.streamed())} data are streamed, and {user} reads all of them on the device; "
@@ -109,30 +186,69 @@ class Problem:
             )
 
     def with_rows(self, gathered: dict[str, Gathered]) -> Self:
-        """This problem with gathered rows in place of streamed data, by name."""
+        """This problem with gathered rows in place of streamed data.
+
+        Parameters
+        ----------
+        gathered
+            The rows, by the names of the data.
+
+        Returns
+        -------
+        Problem
+        """
         new = self._unflatten(*reversed(self._flatten()))
         for name, rows in gathered.items():
             object.__setattr__(new, name, rows)
         return new
 
     def without_sources(self) -> Self:
-        """This problem with one row of zeros in place of streamed data: what shapes and types are taken from."""
+        """This problem with one row of zeros in place of streamed data, from which shapes and dtypes are read.
+
+        Returns
+        -------
+        Problem
+        """
         names = {name: data for level in self.streamed().values() for name, data in level.items()}
         return self.with_rows({name: no_rows(data) for name, data in names.items()}) if names else self
 
     def restated(self) -> Problem:
-        """The same problem as one of the class that this one is a special case of."""
+        """The same problem as one of the class that this class is a special case of.
+
+        Returns
+        -------
+        Problem
+            Of the class `special_case_of`.
+        """
         raise NotImplementedError
 
     def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
-        """Each loss as a step calls it, and arguments to call it with, as shapes where they come from the data.
+        """Each loss as a step calls it, and arguments to call it with.
 
-        Batches have as many rows as a step with these batch sizes gives to the losses, two where `batches` is None.
+        Parameters
+        ----------
+        x, y
+            Where the losses are called.
+        batches
+            The batch sizes (outer, inner); two rows each where it is None.
+
+        Returns
+        -------
+        dict
+            By the name of the loss a pair: the function, and its arguments, of which batches are given as shapes.
         """
         raise NotImplementedError
 
     def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
-        """Traces the losses on the shapes of such batches and says what is wrong with them or with x and y."""
+        """Traces the losses on the shapes of batches, and raises where they or x and y are wrong.
+
+        Parameters
+        ----------
+        x, y
+            Where a run would start.
+        batches
+            The batch sizes (outer, inner); two rows each where it is None.
+        """
         raise NotImplementedError
 
 

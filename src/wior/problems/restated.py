@@ -1,4 +1,4 @@
-"""Problems restated: one class is a special case of another, whose methods then take it."""
+"""A problem of one class restated as one of a more general class, whose methods then take it."""
 
 from __future__ import annotations
 
