@@ -1,1 +1,1 @@
-"""Instruments: what a problem, a method or an order is, measured."""
+"""Instruments, which measure problems, methods and orders."""

@@ -35,22 +35,42 @@ UNKNOWN = (math.nan, math.nan)
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What `check` found and measured.
+    """What `wior.check` found and measured. `str(report)` is the text that it prints.
 
-    `str(report)` is the text that `check` prints.
+    Parameters
+    ----------
+    findings : tuple of Finding
+        What was found.
+    step_sizes : dict
+        Suggested first step sizes, by the fields of `method`; also `inner_epochs` where it should be more than one.
+        Empty where none could be found.
+    inner_curvature : (float, float)
+        The smallest and the largest eigenvalue of the inner Hessian at x0, y0; NaN where they are not known.
+    seconds_per_step : float or None
+        The time of one step; None where it was not measured.
+    memory_bytes : int or None
+        The memory of one step; None where the compiler does not tell.
+    method : str
+        The algorithm that was timed, and that the step sizes are for.
+    heading : str
+        What was looked at, in one line.
+
+    Examples
+    --------
+    >>> import wior
+    >>> found = wior.Finding("note", "outer_lr", "no step size tried lowers the outer loss")
+    >>> report = wior.Report((found,), {}, (0.5, 2.0), None, None, "WiORBO", "Bilevel: 8 outer and 8 inner examples")
+    >>> report.ok
+    True
     """
 
     findings: tuple[Finding, ...]
-    step_sizes: dict[
-        str, Any
-    ]  # by the fields of `method`, with `inner_epochs` where more than one; empty where none could be found
-    inner_curvature: tuple[
-        float, float
-    ]  # the smallest and the largest eigenvalue of the inner Hessian; NaN where not known
+    step_sizes: dict[str, Any]
+    inner_curvature: tuple[float, float]
     seconds_per_step: float | None
     memory_bytes: int | None
-    method: str  # the algorithm that was timed and that the step sizes are for
-    heading: str  # what was looked at
+    method: str
+    heading: str
 
     @property
     def ok(self) -> bool:
@@ -91,9 +111,10 @@ def check(
     """Looks at a problem for mistakes, measures a step and suggests first step sizes.
 
     It looks for indices out of range inside the losses, losses that are sums and not means over rows, rows that depend
-    on each other, NaN and infinity in the data, types that disagree, leaves that cannot move, and an inner problem that
-    is not convex. It reads real batches: of streamed data a few hundred rows, of other data all rows for NaN and as
-    many as some seconds allow for indices. Every class of problem can be given. What a loss raises is raised.
+    on each other, NaN and infinity in the data, dtypes that disagree, leaves that cannot move, and an inner problem that
+    is not convex. It reads real batches: of streamed data a few hundred rows; of other data all rows to find NaN, and as
+    many as some seconds allow to find wrong indices. It takes every class of problem. An error that a loss raises is
+    passed on.
 
     Parameters
     ----------

@@ -59,19 +59,32 @@ class Collective(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """Bytes that each device sends."""
+        """The bytes that each device sends for it in one step."""
         return SENT[self.kind](self.devices) * self.result_bytes * self.times
 
 
 @dataclasses.dataclass(frozen=True)
 class Communication:
-    """The exchanges of one step."""
+    """The exchanges of one step between devices.
+
+    Parameters
+    ----------
+    collectives : tuple of Collective
+        Each with its kind, the bytes of its result, the devices that take part, and how often it happens.
+
+    Examples
+    --------
+    >>> import wior
+    >>> from wior.instruments.communication import Collective
+    >>> wior.Communication((Collective("all-reduce", result_bytes=4000, devices=4, times=1),)).bytes_a_step
+    6000
+    """
 
     collectives: tuple[Collective, ...]
 
     @property
     def bytes_a_step(self) -> int:
-        """Sent by each device."""
+        """The bytes that each device sends in one step."""
         return round(sum(one.sent for one in self.collectives))
 
     @property
@@ -90,7 +103,38 @@ def communication(
     order: Orders = RandomReshuffling(),
     batch_size: int | tuple[int, int] = 64,
 ) -> Communication:
-    """What a step of `solve` with these arguments sends between the devices of `mesh`: it compiles one step and runs none."""
+    """What a step of `wior.solve` sends between devices. It compiles one step and runs none.
+
+    Parameters
+    ----------
+    problem, algorithm, x0, y0
+        As given to `wior.solve`.
+    mesh : jax.sharding.Mesh or Layout
+        The devices, and how the run is split between them.
+    order
+        An order, its name, or a pair (outer, inner), as given to `wior.solve`.
+    batch_size
+        The rows of a batch, or a pair (outer, inner), as given to `wior.solve`.
+
+    Returns
+    -------
+    Communication
+        Every exchange of a step, and `bytes_a_step`, what each device sends.
+
+    Examples
+    --------
+    One device has nothing to send:
+
+    >>> import jax
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> problem = wior.Bilevel(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+    >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    >>> start = jnp.zeros(())
+    >>> wior.communication(problem, wior.WiORBO(0.1, 0.1, 0.1), start, start, mesh=mesh, batch_size=4).bytes_a_step
+    0
+    """
     layout = as_layout(mesh)
     if layout is None:
         raise TypeError("mesh must be a jax.sharding.Mesh or a wior.Layout, got None")

@@ -30,14 +30,34 @@ SUFFICIENT_DECREASE = 1e-4
 
 
 class HyperGradient(NamedTuple):
-    """∇h(x), and what it was made from. For conditional problems y and u have a first axis of outer examples."""
+    """∇h(x), and what it was made from; `wior.hypergradient` returns it.
+
+    Parameters
+    ----------
+    gradient : tree
+        ∇h(x), a tree like x.
+    objective : jax.Array
+        h(x), the outer loss at the inner solution.
+    y, u : tree
+        The inner solution and the adjoint vector. In conditional problems they have a first axis of outer examples.
+    inner_residual : jax.Array
+        ‖∇_y g(x, y)‖, the largest one in conditional problems.
+    adjoint_residual : jax.Array
+        ‖∇²_yy g u − ∇_y f‖, the largest one in conditional problems.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.HyperGradient._fields
+    ('gradient', 'objective', 'y', 'u', 'inner_residual', 'adjoint_residual')
+    """
 
     gradient: Tree
-    objective: jax.Array  # h(x)
+    objective: jax.Array
     y: Tree
     u: Tree
-    inner_residual: jax.Array  # ‖∇_y g(x, y)‖, the largest where there are many
-    adjoint_residual: jax.Array  # ‖∇²_yy g u − ∇_y f‖
+    inner_residual: jax.Array
+    adjoint_residual: jax.Array
 
 
 def hypergradient(
@@ -45,10 +65,44 @@ def hypergradient(
 ) -> HyperGradient:
     """∇h(x) = ∇_x f − ∇²_xy g u at the inner solution y_x, with u = [∇²_yy g]⁻¹ ∇_y f, on all data.
 
-    The inner problem is solved from y0 until ‖∇_y g‖ is below `tolerance` times what it was (or times 1, if that is
-    more), the adjoint system to the same relative residual; 1e-5 in float32 and 1e-11 in float64 where not given.
-    `limit` bounds the conjugate-gradient steps of each solve, `rows` the examples evaluated at once. Raises where a
-    tolerance is not met.
+    The inner problem is solved by Newton's method, the adjoint system by conjugate gradients. It takes much longer than a
+    step of a method, and is what estimates are compared with.
+
+    Parameters
+    ----------
+    problem : Problem
+        One of wior's problems, with data on the device. A compositional or minimax one is restated as a bilevel one.
+    x : tree
+        Where the hyper-gradient is taken.
+    y0 : tree
+        Where the inner solve starts.
+    tolerance : float or None, default None
+        The inner problem is solved until ‖∇_y g‖ is below `tolerance` times its first value (or times 1, if that is
+        more), the adjoint system to the same relative residual. None: 1e-5 in float32 and 1e-11 in float64.
+    limit : int, default 1000
+        The most conjugate-gradient steps of each solve.
+    rows : int, default 8192
+        The examples that are evaluated at once.
+
+    Returns
+    -------
+    HyperGradient
+        The gradient, the objective, y, u and the residuals.
+
+    Raises
+    ------
+    RuntimeError
+        Where a tolerance is not met.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> problem = wior.Bilevel(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+    >>> found = wior.hypergradient(problem, jnp.zeros(()), jnp.zeros(()))
+    >>> round(float(found.gradient), 3), round(float(found.y), 3)
+    (-2.0, 3.5)
     """
     x, y0 = checks.floating("x", x), checks.floating("y0", y0)
     if not isinstance(problem, Problem):

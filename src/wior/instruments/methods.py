@@ -38,22 +38,53 @@ ANY = 0.01  # for hyper-parameters without a default
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A method, what it solves and what it costs with its default hyper-parameters.
+    """A method of the library, what it solves and what it costs with its default hyper-parameters.
 
-    Calls are those of one step, in batches, on data of `BATCHES` batches at each level; backward passes are passes. In
-    a conditional problem they are those for one outer example, in batches of its inner set.
+    Costs are those on data of 64 batches at each level. In a conditional problem calls are those for one outer example, in
+    batches of its inner set.
+
+    Parameters
+    ----------
+    name : str
+        The name of its class.
+    algorithm : type
+        Its class.
+    solves : tuple of str
+        The problem class it is made for, then those that are restated for it.
+    summary : str
+        The first sentence of its documentation.
+    paper : str
+        Where it was published.
+    parameters : dict
+        Its hyper-parameters, each with its default, or "required".
+    batches : (int, int)
+        The outer and inner batches that a step draws.
+    calls : dict
+        The calls of a step in batches, by kind, as a mean over many steps: gradients, products with second derivatives,
+        and backward passes.
+    bounds : dict
+        For each kind the fewest and the most calls in one of these steps.
+    memory : str
+        What a run carries from step to step, for example "x + 2 y".
+
+    Examples
+    --------
+    >>> import wior
+    >>> method = wior.methods()[0]
+    >>> method.name, method.memory, method.calls["backward_passes"]
+    ('WiORBO', 'x + 2 y', 3.0)
     """
 
     name: str
     algorithm: type[Algorithm]
-    solves: tuple[str, ...]  # the problem class it is made for, then those that are restated for it
+    solves: tuple[str, ...]
     summary: str
     paper: str
-    parameters: dict[str, Any]  # each with its default, or `REQUIRED`
-    batches: tuple[int, int]  # outer and inner ones that a step draws
-    calls: dict[str, float]  # averaged over `STEPS` steps
-    bounds: dict[str, tuple[int, int]]  # the fewest and the most calls in one of these steps
-    memory: str  # what a run carries from step to step
+    parameters: dict[str, Any]
+    batches: tuple[int, int]
+    calls: dict[str, float]
+    bounds: dict[str, tuple[int, int]]
+    memory: str
 
     @property
     def varies(self) -> bool:
@@ -62,7 +93,19 @@ class Method:
 
 
 def methods() -> list[Method]:
-    """Every method, by problem class and the paper's own first. The first call takes some seconds."""
+    """Every method of the library with what it costs. The first call takes some seconds.
+
+    Returns
+    -------
+    list of Method
+        By problem class, the paper's own methods first.
+
+    Examples
+    --------
+    >>> import wior
+    >>> [method.name for method in wior.methods() if method.solves[0] == "Minimax"]
+    ['WiORMinimax', 'AGDA', 'SGDA']
+    """
     return list(_methods())
 
 

@@ -55,20 +55,69 @@ LARGEST_RECORD = 2**29  # numbers
 
 @dataclasses.dataclass(frozen=True)
 class OrderError:
-    """Squared errors of averages over `k` batches, by the name of the derivative; the fitted α and its C, C at fixed α, and A."""
+    """The error of an order at a point; `wior.order_error` returns it.
+
+    All but `k` and `order` are dictionaries by the name of the derivative, for example "inner_gradient".
+
+    Parameters
+    ----------
+    k : numpy.ndarray
+        The numbers of batches that were averaged.
+    largest, mean : dict of numpy.ndarray
+        For each k the largest and the mean squared error of the average, over all batches to start from.
+    alpha : dict of float
+        α, how fast the error falls with k: 1 for independent draws, 2 for permutations.
+    C : dict of float
+        The smallest C with error ≤ C² k^−α at every k, for the fitted α.
+    C_at : dict of dict
+        The same for α = 1 and for α = 2: constants at one α can be compared between orders.
+    A : dict of float
+        The largest error of a single batch, not squared.
+    batches_in_pass : dict of float
+        How many batches make a pass.
+    order : str
+        The order that was measured.
+
+    Examples
+    --------
+    >>> import numpy as np, wior
+    >>> measured = wior.OrderError(
+    ...     k=np.array([1, 2, 4]),
+    ...     largest={"inner_gradient": np.array([4.0, 1.0, 0.25])},
+    ...     mean={"inner_gradient": np.array([2.0, 0.5, 0.125])},
+    ...     alpha={"inner_gradient": 2.0},
+    ...     C={"inner_gradient": 2.0},
+    ...     C_at={"inner_gradient": {1: 2.0, 2: 2.0}},
+    ...     A={"inner_gradient": 2.0},
+    ...     batches_in_pass={"inner_gradient": 4.0},
+    ...     order="random-reshuffling",
+    ... )
+    >>> measured.alpha["inner_gradient"]
+    2.0
+    """
 
     k: np.ndarray
-    largest: dict[str, np.ndarray]  # over all starts t
+    largest: dict[str, np.ndarray]
     mean: dict[str, np.ndarray]
     alpha: dict[str, float]
     C: dict[str, float]
-    C_at: dict[str, dict[int, float]]  # for α = 1 and 2
+    C_at: dict[str, dict[int, float]]
     A: dict[str, float]
     batches_in_pass: dict[str, float]
     order: str
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draws the errors against k with the slopes of α = 1 and 2; saves to `path`, and returns the figure."""
+        """Draws the errors against k, with the slopes of α = 1 and 2.
+
+        Parameters
+        ----------
+        path : str or Path or None, default None
+            Where to save the figure, if given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
         return plot_order_errors([self], path)
 
 
@@ -84,10 +133,42 @@ def order_error(
     u: Tree | None = None,
     warmup: int = 0,
 ) -> OrderError:
-    """Measures the order error at (x, y) over `passes` passes of the longer level, after `warmup` passes.
+    """How far averages over k consecutive batches are from the full derivatives, for many k.
 
-    `u` is the vector that stands in for the second derivatives; a random one of unit norm where not given. `warmup`
-    lets `Herding` sort before it is judged. Below twelve passes α and C are NaN, with a warning.
+    Parameters
+    ----------
+    problem : Problem
+        One of wior's problems, with data on the device. In conditional problems the outer order is measured.
+    order : Order or str or tuple
+        The order to measure, its name, or a pair (outer, inner).
+    x, y : tree
+        The point at which the derivatives are taken; it does not move.
+    batch_size : int or (int, int)
+        The rows of a batch, or a pair (outer, inner).
+    passes : int, default 20
+        How many passes over the longer level are measured. Below twelve, α and C are NaN, with a warning.
+    seed : int, default 0
+        Chooses the order's permutations.
+    u : tree or None, default None
+        The vector, like y, that second derivatives are multiplied with. None: a random one of unit norm.
+    warmup : int, default 0
+        The passes before the measurement. Orders that learn, such as `Herding`, need some to sort.
+
+    Returns
+    -------
+    OrderError
+        The errors for each k, and the fitted α and C.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    >>> problem = wior.Bilevel(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+    >>> start = jnp.zeros(())
+    >>> measured = wior.order_error(problem, "random-reshuffling", start, start, batch_size=2, passes=40)
+    >>> round(measured.alpha["inner_gradient"])
+    2
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
@@ -169,7 +250,37 @@ def bound(k: np.ndarray, largest: np.ndarray, alpha: float) -> float:
 
 
 def plot_order_errors(measured: list[OrderError], path: str | Path | None = None) -> Any:
-    """One panel for each derivative, one line for each order."""
+    """Draws measured order errors: one panel for each derivative, one line for each order.
+
+    Parameters
+    ----------
+    measured : list of OrderError
+        The errors of some orders, of the same problem.
+    path : str or Path or None, default None
+        Where to save the figure, if given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np, wior
+    >>> measured = wior.OrderError(
+    ...     k=np.array([1, 2, 4]),
+    ...     largest={"inner_gradient": np.array([4.0, 1.0, 0.25])},
+    ...     mean={"inner_gradient": np.array([2.0, 0.5, 0.125])},
+    ...     alpha={"inner_gradient": 2.0},
+    ...     C={"inner_gradient": 2.0},
+    ...     C_at={"inner_gradient": {1: 2.0, 2: 2.0}},
+    ...     A={"inner_gradient": 2.0},
+    ...     batches_in_pass={"inner_gradient": 4.0},
+    ...     order="random-reshuffling",
+    ... )
+    >>> figure = wior.plot_order_errors([measured])
+    >>> len(figure.axes)
+    1
+    """
     from matplotlib.figure import Figure
 
     names = list(measured[0].largest)

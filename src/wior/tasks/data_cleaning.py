@@ -68,17 +68,52 @@ def corrupt(labels: Any, rate: float, classes: int, noise: str = "uniform", seed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DataCleaning:
-    """The problem, where to start, the record of the corruption, and how to judge a solution."""
+    """The task of finding wrong labels, made by `data_cleaning`.
+
+    Parameters
+    ----------
+    problem : Bilevel
+        The problem to solve.
+    x0 : PerExample
+        Where x starts: every weight is ½, nothing is decided.
+    sizes : tuple of int
+        The widths of the network.
+    wrong : numpy.ndarray
+        (n,) of bool, which training labels were corrupted. No loss sees it.
+    test : pair of arrays
+        Features and labels of the test rows.
+    metrics : callable
+        `metrics(x, y)` judges a solution, as `wior.solve` takes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wior.tasks import data_cleaning
+    >>> rows, labels = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+    >>> task = data_cleaning((rows, labels), (rows, labels), (rows, labels), sizes=(4, 3), rate=0.5)
+    >>> int(task.wrong.sum()), [layer.weights.shape for layer in task.y0()]
+    (15, [(4, 3)])
+    """
 
     problem: Bilevel
-    x0: PerExample  # every weight is ½, nothing is decided
-    sizes: tuple[int, ...]  # of the network
-    wrong: np.ndarray  # (n,) of bool: which training labels were corrupted
+    x0: PerExample
+    sizes: tuple[int, ...]
+    wrong: np.ndarray
     test: Labeled
     metrics: CleaningMetrics
 
     def y0(self, seed: int = 0) -> tuple[Layer, ...]:
-        """A network to start from."""
+        """A network to start from.
+
+        Parameters
+        ----------
+        seed : int, default 0
+            Draws its weights.
+
+        Returns
+        -------
+        tuple of Layer
+        """
         return mlp_init(jax.random.key(seed), self.sizes, self.x0.rows.dtype)
 
 
@@ -129,11 +164,41 @@ def data_cleaning(
     held_out: Labeled | None = None,
     weights: str = "sigmoid",
 ) -> DataCleaning:
-    """The task on given data: `train` with correct labels, of which a share `rate` is corrupted here, once, by `seed`.
+    """The task of finding wrong labels, on given data: some of the training labels are corrupted here, once.
 
-    Each part is a pair of features (n, inputs) and integer labels (n,). `sizes` are the widths of the network, from the
-    inputs to one logit for each class; `l2` is the coefficient of ½‖y‖² in the inner loss. `weights` are σ(x), or x
-    clipped to [0, 1]. `held_out` rows, if given, are for choosing between runs.
+    Parameters
+    ----------
+    train, clean, test : pair of arrays
+        Features (n, inputs) and integer labels (n,). `train` comes with correct labels; `clean` are the few rows whose
+        labels are trusted.
+    sizes : sequence of int
+        The widths of the network, from the inputs to one logit for each class.
+    rate : float
+        The share of the training labels that is corrupted.
+    noise : {"uniform", "pairs", "redrawn"}, default "uniform"
+        What takes the place of a label: one of the other classes, the next class, or one drawn from all classes.
+    l2 : float, default 1e-3
+        The coefficient of ½‖y‖² in the inner loss.
+    seed : int, default 0
+        Chooses the labels that are corrupted.
+    held_out : pair of arrays or None, default None
+        Rows to choose between runs by.
+    weights : {"sigmoid", "clipped"}, default "sigmoid"
+        What the weight of a row is: σ(x), or x clipped to [0, 1].
+
+    Returns
+    -------
+    DataCleaning
+        The problem, where to start, which labels are wrong, and metrics.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wior.tasks import data_cleaning
+    >>> rows, labels = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+    >>> task = data_cleaning((rows, labels), (rows, labels), (rows, labels), sizes=(4, 3), rate=0.2)
+    >>> task.problem.sizes(), int(task.wrong.sum())
+    ({'outer': 30, 'inner': 30}, 6)
     """
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(WEIGHTS)}, got {weights!r}")
@@ -173,7 +238,10 @@ def clean_loss(x: Tree, y: Tree, batch: Labeled) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class WeightedLoss:
-    """g: mean of weight · cross entropy on training rows, and the penalty. Equal coefficients are one compiled program."""
+    """g: mean of weight · cross entropy on training rows, and the penalty.
+
+    It is a value: equal coefficients share one compiled program.
+    """
 
     l2: float
     weights: str = "sigmoid"

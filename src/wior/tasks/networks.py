@@ -18,7 +18,28 @@ class Layer(NamedTuple):
 
 
 def mlp_init(key: jax.Array, sizes: Sequence[int], dtype: Any = None) -> tuple[Layer, ...]:
-    """Layers of the given sizes, inputs first and logits last: normal weights of variance 2 / inputs (He), biases of zero."""
+    """The layers of a network: normal weights of variance 2 / inputs (He), biases of zero.
+
+    Parameters
+    ----------
+    key : jax.Array
+        A key of `jax.random`.
+    sizes : sequence of int
+        The widths, inputs first and logits last.
+    dtype : default None
+        The dtype of the weights; None is jax's default.
+
+    Returns
+    -------
+    tuple of Layer
+
+    Examples
+    --------
+    >>> import jax
+    >>> from wior.tasks import mlp_init
+    >>> [layer.weights.shape for layer in mlp_init(jax.random.key(0), (4, 8, 3))]
+    [(4, 8), (8, 3)]
+    """
     if len(sizes) < 2 or min(sizes) < 1:
         raise ValueError(f"sizes must be at least two positive widths, inputs first and logits last, got {sizes!r}")
     shapes = list(itertools.pairwise(sizes))
@@ -32,7 +53,27 @@ def mlp_init(key: jax.Array, sizes: Sequence[int], dtype: Any = None) -> tuple[L
 
 
 def mlp(params: Sequence[Layer], inputs: jax.Array) -> jax.Array:
-    """Logits (rows, classes): linear layers with rectifiers between them."""
+    """A network of linear layers with rectifiers between them.
+
+    Parameters
+    ----------
+    params : sequence of Layer
+        The layers, made by `mlp_init`.
+    inputs : jax.Array
+        (rows, inputs).
+
+    Returns
+    -------
+    jax.Array
+        Logits (rows, classes).
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from wior.tasks import mlp, mlp_init
+    >>> mlp(mlp_init(jax.random.key(0), (4, 8, 3)), jnp.ones((5, 4))).shape
+    (5, 3)
+    """
     hidden = inputs
     for layer in params[:-1]:
         hidden = jax.nn.relu(hidden @ layer.weights + layer.bias)

@@ -8,11 +8,24 @@ Severity = Literal["error", "warning", "note"]
 
 
 class Finding(NamedTuple):
-    """What was found, how bad it is and which argument it is about.
+    """One thing that `wior.check` found in a problem.
 
-    An `error` makes a run wrong, a `warning` is probably not what is wanted, a `note` is good to know.
+    Parameters
+    ----------
+    severity : {"error", "warning", "note"}
+        An error makes a run wrong, a warning is probably not what is wanted, a note is good to know.
+    about : str
+        The argument or the leaf, for example "inner" or "x0['scale']".
+    message : str
+        What was found, and what would be right.
+
+    Examples
+    --------
+    >>> import wior
+    >>> wior.Finding("note", "outer_lr", "no step size tried lowers the outer loss").severity
+    'note'
     """
 
     severity: Severity
-    about: str  # the argument or the leaf, for example "inner" or "x0['scale']"
+    about: str
     message: str
