@@ -73,9 +73,31 @@ class Compositional(Problem):
         }
 
     def outer_batch(self, index: jax.Array) -> Batch:
+        """The rows of the outer data at some indices.
+
+        Parameters
+        ----------
+        index : jax.Array
+            (rows,), indices of examples, in range.
+
+        Returns
+        -------
+        Batch
+        """
         return batch_of(self.outer_data, index)
 
     def inner_batch(self, index: jax.Array) -> Batch:
+        """The rows of the inner data at some indices.
+
+        Parameters
+        ----------
+        index : jax.Array
+            (rows,), indices of examples, in range.
+
+        Returns
+        -------
+        Batch
+        """
         return batch_of(self.inner_data, index)
 
     def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:

@@ -74,9 +74,32 @@ class ConditionalCompositional(Problem):
         return conditional_sizes(self.outer_data, self.inner_data)
 
     def outer_batch(self, index: jax.Array) -> Batch:
+        """The rows of the outer data at some indices.
+
+        Parameters
+        ----------
+        index : jax.Array
+            (rows,), indices of examples, in range.
+
+        Returns
+        -------
+        Batch
+        """
         return batch_of(self.outer_data, index)
 
     def inner_sets(self, index: jax.Array) -> InnerSet:
+        """The inner sets of some outer examples.
+
+        Parameters
+        ----------
+        index : jax.Array
+            (B,), indices of outer examples, in range.
+
+        Returns
+        -------
+        InnerSet
+            Their rows (B, n_max, ...), and how many of them belong to each set.
+        """
         return inner_sets_of(self, index)
 
     def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:

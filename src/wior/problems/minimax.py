@@ -56,6 +56,17 @@ class Minimax(Problem):
         return {"outer": checks.rows("data", self.data)}
 
     def outer_batch(self, index: jax.Array) -> Batch:
+        """The rows of the data at some indices.
+
+        Parameters
+        ----------
+        index : jax.Array
+            (rows,), indices of examples, in range.
+
+        Returns
+        -------
+        Batch
+        """
         return batch_of(self.data, index)
 
     def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:

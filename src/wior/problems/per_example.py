@@ -50,10 +50,12 @@ class PerExample:
         return f"PerExample({self.rows!r})"
 
     def tree_flatten_with_keys(self) -> tuple[tuple[tuple[Any, Any]], None]:
+        """The rows as the one child of a jax tree."""
         return ((jax.tree_util.GetAttrKey("rows"), self.rows),), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> PerExample:
+        """The leaf with other rows."""
         return cls(children[0])
 
 
