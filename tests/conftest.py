@@ -15,6 +15,8 @@ from wior.running import blocks
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
 
+collect_ignore = ["shared"]  # imported by tests, with no examples to run
+
 _finished = itertools.count(1)
 
 
