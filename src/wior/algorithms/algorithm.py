@@ -203,10 +203,10 @@ def number(default: float | None, check: Check = checks.positive_number) -> Any:
 class Algorithm:
     """What every method is: hyper-parameters, and two pure functions, `init` and `step`.
 
-    A method of your own is a frozen dataclass that inherits from this class. Its fields are the hyper-parameters. Fields
-    named `*_lr` are step sizes: positive numbers, or schedules, which are functions of the step number. Other fields are
-    `number(default, check)` or, where they change the compiled program, `static(default, check)`. It says which class of
-    problems it `solves` and which of its `step_sizes` moves which variable of the state.
+    A method of your own is a frozen dataclass that inherits from this class. Its fields are the hyper-parameters.
+    Fields named `*_lr` are step sizes: positive numbers, or schedules, which are functions of the step number. Other
+    fields are `number(default, check)` or, where they change the compiled program, `static(default, check)`. It says
+    which class of problems it `solves` and which of its `step_sizes` moves which variable of the state.
 
     Examples
     --------

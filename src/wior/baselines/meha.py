@@ -30,7 +30,7 @@ Tree = Any
 class MEHA(Algorithm):
     """First derivatives and a Moreau envelope, for `Bilevel` problems whose inner loss need not be convex.
 
-    A single loop on first derivatives alone. Take it where second derivatives are not to be had or the inner problem is
+    A single loop on first derivatives alone. Take it where second derivatives are not available or the inner problem is
     not convex.
 
     Parameters

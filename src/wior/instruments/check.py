@@ -111,10 +111,10 @@ def check(
     """Looks at a problem for mistakes, measures a step and suggests first step sizes.
 
     It looks for indices out of range inside the losses, losses that are sums and not means over rows, rows that depend
-    on each other, NaN and infinity in the data, dtypes that disagree, leaves that cannot move, and an inner problem that
-    is not convex. It reads real batches: of streamed data a few hundred rows; of other data all rows to find NaN, and as
-    many as some seconds allow to find wrong indices. It takes every class of problem. An error that a loss raises is
-    passed on.
+    on each other, NaN and infinity in the data, dtypes that disagree, leaves that cannot move, and an inner problem
+    that is not convex. It reads real batches: of streamed data a few hundred rows; of other data all rows to find NaN,
+    and as many as some seconds allow to find wrong indices. It takes every class of problem. An error that a loss
+    raises is passed on.
 
     Parameters
     ----------

@@ -65,8 +65,8 @@ def hypergradient(
 ) -> HyperGradient:
     """∇h(x) = ∇_x f − ∇²_xy g u at the inner solution y_x, with u = [∇²_yy g]⁻¹ ∇_y f, on all data.
 
-    The inner problem is solved by Newton's method, the adjoint system by conjugate gradients. It takes much longer than a
-    step of a method, and is what estimates are compared with.
+    The inner problem is solved by Newton's method, the adjoint system by conjugate gradients. It takes much longer than
+    a step of a method, and is what estimates are compared with.
 
     Parameters
     ----------

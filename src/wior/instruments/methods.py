@@ -40,8 +40,8 @@ ANY = 0.01  # for hyper-parameters without a default
 class Method:
     """A method of the library, what it solves and what it costs with its default hyper-parameters.
 
-    Costs are those on data of 64 batches at each level. In a conditional problem calls are those for one outer example, in
-    batches of its inner set.
+    Costs are those on data of 64 batches at each level. In a conditional problem calls are those for one outer example,
+    in batches of its inner set.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ grows with the number of examples, herded ones α = 2 with a smaller C. Here the
 its largest and its mean value over t are reported.
 
 α is decided by intervals of at least one pass, and fitted to means over t (the largest of few independent stretches is
-too noisy). The error of one permutation for ever is S(k mod P)/k² for a pass of P batches: it comes and goes with k,
+too noisy). The error of one fixed permutation is S(k mod P)/k² for a pass of P batches: it comes and goes with k,
 and single k say little. So k² times the mean error is averaged over k from jP to (j+1)P, with starts t that make whole
 passes; it is level for α = 2 and grows as k for α = 1, and α is 2 less its power of k.
 
@@ -222,7 +222,7 @@ def order_error(
 def windows_of(longest: int, batches_in_pass: float) -> list[np.ndarray]:
     """Intervals k to fit α to: some of every stretch jP … (j+1)P, for j in a geometric row, up to `longest`.
 
-    They lie at the same places of every stretch, where one permutation for ever has the same S(k mod P).
+    They lie at the same places of every stretch, where a fixed permutation has the same S(k mod P).
     """
     places, in_pass = np.arange(IN_WINDOW) / IN_WINDOW, max(batches_in_pass, 1.0)
     last = int(longest / in_pass)

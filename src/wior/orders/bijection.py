@@ -100,7 +100,7 @@ def _walks(permute: Callable[..., jax.Array], words: tuple[jax.Array, ...], n: i
     """Where the walks from each position outside [0, n) come back."""
     a, b = factors(n)
     images = permute(words, jnp.arange(n, a * b, dtype=jnp.uint32), a, b)
-    # each turn doubles how far a walk has come; one that stays outside for ever is never begun from inside
+    # each turn doubles how far a walk has come; no walk from inside ends in a cycle that stays outside
     for _ in range((a * b - n - 1).bit_length() if a * b > n else 0):
         images = jnp.where(images >= n, images[jnp.maximum(images, jnp.uint32(n)) - jnp.uint32(n)], images)
     return tuple(images)

@@ -29,8 +29,8 @@ class Order:
     """An order over n examples: a pure function of a key and a position.
 
     An order of your own is a frozen dataclass that inherits from this class and gives `run`, `one_pass` and, for more
-    than 2³¹ examples on the host, `stretch`. Where every pass is a permutation, inherit from `PermutationOrder`; where the
-    order learns from derivatives, from `AdaptiveOrder`.
+    than 2³¹ examples on the host, `stretch`. Where every pass is a permutation, inherit from `PermutationOrder`; where
+    the order learns from derivatives, from `AdaptiveOrder`.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class Order:
     def examples(self, key: jax.Array, position: int, length: int, n: int) -> np.ndarray:
         """The examples at `length` positions of the concatenated passes, on the host.
 
-        For n below 2³¹ they are those of `run`, by a program that is compiled once for each length. Memory is that of the
-        result.
+        For n below 2³¹ they are those of `run`, by a program that is compiled once for each length. Memory is that of
+        the result.
 
         Parameters
         ----------
@@ -239,7 +239,8 @@ class AdaptiveOrder(Order):
     """An order that learns: each pass is sorted by the derivatives that the pass before it saw.
 
     The examples of a pass stand in a line, from which each step takes the next ones. The order has a `memory`, a tree
-    with a field `line`. When too few examples are left for a step, `rebuild` sorts the next pass and puts it behind them.
+    with a field `line`. When too few examples are left for a step, `rebuild` sorts the next pass and puts it behind
+    them.
 
     An order of your own inherits from this class and gives `start`, `observe` and `rebuild`; for the inner sets of
     conditional problems also `reorder`.

@@ -1,4 +1,4 @@
-"""The network of `bijection.py` for lengths up to 2⁶³, in numpy on the host, where 64-bit integers are at hand.
+"""The network of `bijection.py` for lengths up to 2⁶³, in numpy on the host, which has 64-bit integers.
 
 The halves stay below 2³², so a round hashes a half and a 64-bit word of the key by the 64-bit finalizer of MurmurHash3
 and takes the remainder. Data of this size are read piece by piece from the host, which is where these numbers are
@@ -88,7 +88,7 @@ def _in_pieces(
 
 
 def _walks(images: np.ndarray, n: int) -> np.ndarray:
-    # each turn doubles how far a walk has come; one that stays outside for ever is never begun from inside
+    # each turn doubles how far a walk has come; no walk from inside ends in a cycle that stays outside
     for _ in range(len(images).bit_length()):
         outside = np.flatnonzero(images >= np.uint64(n))
         images[outside] = images[images[outside] - np.uint64(n)]

@@ -3,8 +3,8 @@
 A problem knows its losses and its data and nothing of algorithms or orders. Every problem is a tree whose leaves are
 its data, so that it passes through `jit` with the data as arguments and the losses as part of the program.
 
-Data that do not fit on the device, or should not be there, stay on the host (`streaming`). All data that one index reads
-then stay there together, and inside a compiled block the problem has the rows of some steps in their place.
+Data that do not fit on the device, or should not be there, stay on the host (`streaming`). All data that one index
+reads then stay there together, and inside a compiled block the problem has the rows of some steps in their place.
 
 Losses are means over the rows of their batch, so that the mean over all equal batches is the full objective. A loss
 that is itself a tree (a registered dataclass with `__call__`) may hold arrays that batches point into; they are

@@ -47,11 +47,35 @@ def auc_maximization(
     steps: int = 10_000,
     seed: int = 0,
 ) -> Task:
-    """The task on given rows, or on `imbalanced_blobs(seed=seed)` where none are given. Metrics:
+    """The task of ranking positive rows above negative ones, on given rows or on made ones.
 
-    - `auroc`: on the test rows; `valid_auroc`: on the validation rows, by which step sizes are chosen;
-    - `gap`: of the primal value above its minimum, which is that of a quadratic and known;
-    - `objective`: the primal value, mean F with the best α, on all training rows.
+    Its metrics are `auroc` on the test rows; `valid_auroc` on the validation rows, by which step sizes are chosen;
+    `gap`, the primal value above its minimum, which is that of a quadratic and known; and `objective`, the primal
+    value: mean F with the best α, on all training rows.
+
+    Parameters
+    ----------
+    train, valid, test : pair of arrays or None, default None
+        Features (n, inputs) and labels (n,) in {0, 1}: all three, or none for `imbalanced_blobs(seed=seed)`.
+    l2 : float, default 1e-3
+        The coefficient of ½‖w‖².
+    batch_size : int or (int, int), default 32
+        The rows of a batch, or a pair (outer, inner), for a run of the task.
+    steps : int, default 10000
+        The steps of a run of the task.
+    seed : int, default 0
+        Makes the rows where none are given.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
+
+    Examples
+    --------
+    >>> from wior.tasks.auc import auc_maximization
+    >>> auc_maximization().judged_by
+    'valid_auroc'
     """
     made = train is None and valid is None and test is None
     if made:
@@ -160,7 +184,26 @@ def imbalanced_blobs(
     distance: float = 1.5,
     seed: int = 0,
 ) -> tuple[Labeled, Labeled, Labeled]:
-    """Two Gaussian clouds `distance` apart with spreads from 0.5 to 1.5 along the axes; `share` of the rows of each part are positive."""
+    """Rows of two Gaussian clouds, few of which are positive.
+
+    Parameters
+    ----------
+    train, valid, test : int
+        The rows of each part.
+    inputs : int, default 20
+        The features of a row. The spread of both clouds runs from 0.5 to 1.5 along the axes.
+    share : float, default 0.1
+        The share of positive rows in each part.
+    distance : float, default 1.5
+        The distance of the centers.
+    seed : int, default 0
+        Draws the rows.
+
+    Returns
+    -------
+    tuple of pairs
+        Features and labels of the three parts.
+    """
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     random = np.random.default_rng(seed)

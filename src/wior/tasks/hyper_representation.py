@@ -76,7 +76,7 @@ class Backbone:
 
     images: jax.Array  # (images, height, width, channels) of uint8
     strided: bool
-    length: float | None  # of every feature vector; as it comes where None
+    length: float | None  # the norm of every feature vector; None leaves it as it is
 
     def __call__(self, x: Sequence[Convolution], rows: Shots) -> jax.Array:
         pixels = self.images[rows.places.reshape(-1)].astype(x[0].kernel.dtype) / 255
@@ -153,11 +153,41 @@ def hyper_representation(
     steps: int = 2000,
     seed: int = 0,
 ) -> Task:
-    """The task on images (classes, per_class, height, width, channels) of uint8, in three parts with classes of their own.
+    """The task of learning features from which a linear classifier is learned quickly, on given images.
 
-    An inner step uses as many images as the support set has: an order without replacement sees each once. The features
-    have a fixed `length`, so that the inner problem is L-smooth with L ≤ ½(length² + 1) whatever x; `None` leaves them
-    as they come.
+    Parameters
+    ----------
+    train, valid, test : numpy.ndarray
+        Images (classes, per_class, height, width, channels) of uint8; the three parts have different classes.
+    name : str
+        The name of the task.
+    ways, shots, queries : int
+        A few-shot task has `ways` classes, and of each class `shots` images to learn from and `queries` to judge by.
+    inner_lr : float
+        The length of the gradient steps of the classifier, in a run and when it is judged.
+    outer_lr, adjoint_lr : sequence of float
+        The step sizes of x and of u to try.
+    inner_steps : int
+        How many gradient steps the classifier makes, in a run and when it is judged. An inner batch has as many images
+        as the support set, so that an order without replacement sees each image once in a step.
+    filters : int
+        The filters of each convolution.
+    strided : bool
+        Whether convolutions are strided, as for Omniglot, or followed by a maximum over 2 × 2 pixels.
+    length : float or None
+        The norm that every feature vector is scaled to, so that the inner problem is L-smooth with L ≤ ½(length² + 1)
+        whatever x is. None leaves features unscaled.
+    tasks, held_out_tasks : int
+        The number of tasks to train on, and of tasks of each kind to judge by.
+    batch, steps : int
+        The tasks of a batch, and the steps, for a run.
+    seed : int, default 0
+        Draws the tasks and where x starts.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
     """
     rng = np.random.default_rng(seed)
     parts = {"train": train, "valid": valid, "test": test}

@@ -34,11 +34,34 @@ NEWTON_STEPS = 100
 def invariant_risk(
     m: int = 1000, n: int = 100, dimension: int = 10, noise: float = 0.1, l2: float = 0.1, seed: int = 0
 ) -> Task:
-    """The task with m rows, each seen n times. Metrics:
+    """The task of a logistic regression on rows that are only seen with noise.
 
-    - `gap`: h(x) − h(x*), to full relative precision in float32 as well: see `gap_above`;
-    - `distance`: ‖x − x*‖²;
-    - `loss`: h(x).
+    Its metrics are `gap`, h(x) − h(x*), to full relative precision in float32 as well; `distance`, ‖x − x*‖²; and
+    `loss`, h(x).
+
+    Parameters
+    ----------
+    m, n : int
+        The rows, and how often each is seen.
+    dimension : int, default 10
+        The features of a row.
+    noise : float, default 0.1
+        The standard deviation of the noise.
+    l2 : float, default 0.1
+        The coefficient of ½‖x‖².
+    seed : int, default 0
+        Draws the rows.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
+
+    Examples
+    --------
+    >>> from wior.tasks.invariant_risk import invariant_risk
+    >>> invariant_risk(m=20, n=4).problem.sizes()
+    {'outer': 20, 'inner': 4}
     """
     for name, size in (("m", m), ("n", n), ("dimension", dimension)):
         checks.positive_integer(name, size)

@@ -48,11 +48,34 @@ def meta_regression(
     steps: int = 10_000,
     seed: int = 0,
 ) -> Task:
-    """The task with m training waves, `held_out` for validation and as many for the test; `step_size` is α. Metrics:
+    """The task of learning where a network starts, so that one step fits a sine wave.
 
-    - `query_loss`: of the test waves after one step on their whole support sets;
-    - `valid_loss`: the same of the validation waves, by which step sizes are chosen;
-    - `loss`: of the training waves, the objective h(x).
+    Its metrics are `query_loss` on the test waves after one step on their whole support sets; `valid_loss`, the same on
+    the validation waves, by which step sizes are chosen; and `loss` on the training waves, the objective h(x).
+
+    Parameters
+    ----------
+    m : int, default 1000
+        The training waves.
+    n, queries : int
+        The points of a wave to learn from, and those to judge by.
+    held_out : int, default 200
+        The waves for validation, and as many for the test.
+    widths : sequence of int, default (40, 40)
+        The hidden layers of the network.
+    step_size : float, default 0.01
+        α, the length of the one step.
+    batch_size : int or (int, int), default (10, 2)
+        The rows of a batch, or a pair (outer, inner), for a run of the task.
+    steps : int, default 10000
+        The steps of a run of the task.
+    seed : int, default 0
+        Draws the waves and the network.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
     """
     checks.positive_number("step_size", step_size)
     random = np.random.default_rng(seed)

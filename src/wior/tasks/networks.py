@@ -116,7 +116,7 @@ def convolutions(params: Sequence[Convolution], images: jax.Array, strided: bool
     Layers are convolution, normalization, rectifier, as in Finn, Abbeel, Levine (ICML 2017): `strided` convolutions and
     a mean over what is left of the image for Omniglot, else maximum over 2 × 2 pixels and all of what is left. An image
     is normalized by itself, over its pixels and channels, where they use the statistics of a batch: the features of an
-    example must not depend on its company.
+    example must not depend on the other examples of the batch.
     """
     hidden = images
     for layer in params:

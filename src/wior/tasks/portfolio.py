@@ -44,11 +44,35 @@ def portfolio(
     steps: int = 10_000,
     seed: int = 0,
 ) -> Task:
-    """The task on `factor_returns`; `risk_aversion` is λ. Metrics:
+    """The task of a portfolio with a large mean and a small variance, on `factor_returns`.
 
-    - `gap`: h(x) − h(x*), which is ½ (x − x*)'(2 λ Σ + L2 I)(x − x*);
-    - `distance`: ‖x − x*‖²;
-    - `loss`: h(x).
+    Its metrics are `gap`, h(x) − h(x*) = ½ (x − x*)'(2 λ Σ + L2 I)(x − x*); `distance`, ‖x − x*‖²; and `loss`, h(x).
+
+    Parameters
+    ----------
+    assets, periods, factors : int
+        As in `factor_returns`.
+    risk_aversion : float, default 1.0
+        λ, the weight of the variance.
+    l2 : float, default 0.1
+        The coefficient of ½‖x‖².
+    batch_size : int or (int, int), default 10
+        The rows of a batch, or a pair (outer, inner), for a run of the task.
+    steps : int, default 10000
+        The steps of a run of the task.
+    seed : int, default 0
+        Draws the returns.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
+
+    Examples
+    --------
+    >>> from wior.tasks.portfolio import portfolio
+    >>> portfolio(assets=5, periods=40).problem.sizes()
+    {'outer': 40, 'inner': 40}
     """
     checks.positive_number("l2", l2)
     returns = jnp.asarray(factor_returns(assets, periods, factors=factors, seed=seed), float)
@@ -109,7 +133,22 @@ class MeanVariance:
 
 
 def factor_returns(assets: int, periods: int, *, factors: int = 3, seed: int = 0) -> np.ndarray:
-    """Returns in percent, (periods, assets): a premium for each asset, its share of each factor, and noise of its own."""
+    """Returns of assets, in percent: a premium for each asset, its share of each factor, and noise of its own.
+
+    Parameters
+    ----------
+    assets, periods : int
+        The columns and the rows.
+    factors : int, default 3
+        The factors that move all assets.
+    seed : int, default 0
+        Draws them.
+
+    Returns
+    -------
+    numpy.ndarray
+        (periods, assets).
+    """
     for name, size in (("assets", assets), ("periods", periods), ("factors", factors)):
         checks.positive_integer(name, size)
     random = np.random.default_rng(seed)

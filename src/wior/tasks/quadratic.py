@@ -85,10 +85,17 @@ class Map(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quadratic:
-    """A problem and what is known of it: h(x) = f(x, y_x), or the mean of that over the outer examples where each has a g.
+    """A quadratic problem with closed forms of its solution.
 
-    `f` and `g` are the means that h depends on; in a conditional problem they have a first axis, the outer examples.
-    The methods are functions of x (p,) that jax can compile.
+    h(x) is f(x, y_x), or in a conditional problem its mean over the outer examples. The methods are functions of x (p,)
+    that jax can compile.
+
+    Parameters
+    ----------
+    problem
+        The problem, as `wior.solve` takes it.
+    f, g : Outer, Inner
+        The means of the coefficients; in a conditional problem with a first axis of outer examples.
     """
 
     problem: Any
@@ -165,11 +172,36 @@ def quadratic(
     noise: float = 0.5,
     seed: int = 0,
 ) -> Quadratic:
-    """A `Bilevel` problem with x (p,), y (d,), m outer and n inner examples.
+    """A random quadratic `Bilevel` problem whose solution is known.
 
-    The eigenvalues of A = ∇²_yy g run evenly between `inner_eigenvalues`, those of ∇²h between `outer_eigenvalues`.
-    Each A_j is positive definite, no less than inner_eigenvalues[0] / (1 + noise). f is convex in y; in x it need not
-    be, h is.
+    Every A_j = ∇²_yy g(·; j) is positive definite, no less than inner_eigenvalues[0] / (1 + noise). f is convex in y; h
+    is convex, and f need not be convex in x.
+
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y.
+    m, n : int
+        The outer and the inner examples.
+    inner_eigenvalues, outer_eigenvalues : (float, float), default (0.5, 2.0)
+        The smallest and the largest eigenvalue of A = ∇²_yy g and of ∇²h; the others lie evenly between.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    Quadratic
+        The problem, and closed forms of its solution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wior.tasks.quadratic import quadratic
+    >>> task = quadratic(p=2, d=3)
+    >>> bool(np.allclose(task.hypergradient(task.minimizer()), 0, atol=1e-4))
+    True
     """
     rng = _checked(seed, noise, inner_eigenvalues, outer_eigenvalues, p=p, d=d, m=m, n=n)
     g_rows, f_rows = _inner_rows(rng, p, d, n, inner_eigenvalues, noise), _outer_rows(rng, p, d, m, noise)
@@ -190,10 +222,28 @@ def quadratic_with_waves(
     height: float = 1.0,
     seed: int = 0,
 ) -> QuadraticWithWaves:
-    """A `Bilevel` problem: `quadratic` with waves in y added to f, about as high as `height` and ω = `FREQUENCY`.
+    """A `Bilevel` problem: `quadratic` with waves in y added to f, so that h is not convex.
 
-    The eigenvalues of the quadratic part of ∇²h run between `outer_eigenvalues`; where the waves bend more, h is not
-    convex.
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y.
+    m, n : int
+        The outer and the inner examples.
+    inner_eigenvalues, outer_eigenvalues : (float, float), default (0.5, 2.0)
+        The smallest and the largest eigenvalue of A = ∇²_yy g and of the quadratic part of ∇²h; the others lie evenly
+        between.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    height : float, default 1.0
+        About how high the waves are; their frequency is `FREQUENCY`.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    QuadraticWithWaves
+        The problem, and closed forms of its solution.
     """
     if not 0 <= height < np.inf:
         raise ValueError(f"height must be a non-negative number, got {height!r}")
@@ -206,9 +256,18 @@ def quadratic_with_waves(
 
 
 def with_shared_hessians(task: WithExamples) -> WithExamples:
-    """The same bilevel problem with second derivatives, those of the mean, that all examples share: h is what it was.
+    """The same bilevel problem with second derivatives that all examples share, those of the mean.
 
-    The linear terms keep the examples apart.
+    h stays what it was; the examples differ in their linear terms.
+
+    Parameters
+    ----------
+    task : Quadratic or QuadraticWithWaves
+        Of a `Bilevel` problem.
+
+    Returns
+    -------
+    Quadratic or QuadraticWithWaves
     """
     problem = task.problem
     if not isinstance(problem, Bilevel):
@@ -232,10 +291,27 @@ def quadratic_conditional(
     ragged: bool = False,
     seed: int = 0,
 ) -> Quadratic:
-    """A `ConditionalBilevel` problem: `quadratic` with a g of n inner examples for each of the m outer ones.
+    """A `ConditionalBilevel` problem: `quadratic` with a g of its own for each outer example.
 
-    The eigenvalues of every A^i run evenly between `inner_eigenvalues`, those of ∇²h, a mean over i, between
-    `outer_eigenvalues`. `ragged` sets have between n/2 and n examples.
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y.
+    m, n : int
+        The outer and the inner examples of each outer one.
+    inner_eigenvalues, outer_eigenvalues : (float, float), default (0.5, 2.0)
+        The smallest and the largest eigenvalue of every A^i and of ∇²h; the others lie evenly between.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    ragged : bool, default False
+        Whether inner sets have between n/2 and n examples, in place of n.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    Quadratic
+        The problem, and closed forms of its solution.
     """
     rng = _checked(seed, noise, inner_eigenvalues, outer_eigenvalues, p=p, d=d, m=m, n=n)
     counts = _counts(rng, m, n, ragged)
@@ -251,6 +327,22 @@ def quadratic_minimax(p: int = 3, d: int = 5, m: int = 7, noise: float = 0.5, se
 
     The eigenvalues of −∇²_yy f = −C and of ∇²_xx f = E run evenly between `EIGENVALUES`: f is concave in y, convex in
     x, and ∇²h = E − D C⁻¹D' is no less than E.
+
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y.
+    m : int
+        The examples.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    Quadratic
+        The problem, and closed forms of its solution.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m)
     C, E = (_definite_rows(rng, size, m, EIGENVALUES, noise) for size in (d, p))
@@ -262,10 +354,26 @@ def quadratic_minimax(p: int = 3, d: int = 5, m: int = 7, noise: float = 0.5, se
 def quadratic_compositional(
     p: int = 3, d: int = 5, m: int = 7, n: int = 11, noise: float = 0.5, seed: int = 0
 ) -> Quadratic:
-    """A `Compositional` problem, r(x; j) = R_j x + r_j and f(y; i) = ½ y'C_i y + c_i'y, with d ≥ p.
+    """A `Compositional` problem with r(x; j) = R_j x + r_j and f(y; i) = ½ y'C_i y + c_i'y.
 
     The eigenvalues of ∇²h = R'C R run evenly between `EIGENVALUES`. It is the bilevel problem with A = I, B = −R, a =
     −r.
+
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y, with d ≥ p.
+    m, n : int
+        The outer and the inner examples.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    Quadratic
+        The problem, and closed forms of its solution.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m, n=n)
     f_rows, r_rows = _outer_of_y_rows(rng, d, m, noise), _map_rows(rng, p, d, n, noise)
@@ -280,8 +388,25 @@ def quadratic_conditional_compositional(
 ) -> Quadratic:
     """A `ConditionalCompositional` problem: `quadratic_compositional` with a map of its own for each outer example.
 
-    The eigenvalues of ∇²h, the mean of R^i'C_i R^i over i, run evenly between `EIGENVALUES`. `ragged` as in
-    `quadratic_conditional`.
+    The eigenvalues of ∇²h, the mean of R^i'C_i R^i over i, run evenly between `EIGENVALUES`.
+
+    Parameters
+    ----------
+    p, d : int
+        The lengths of x and of y, with d ≥ p.
+    m, n : int
+        The outer and the inner examples of each outer one.
+    noise : float, default 0.5
+        How far the examples lie from their mean.
+    ragged : bool, default False
+        Whether inner sets have between n/2 and n examples, in place of n.
+    seed : int, default 0
+        Draws the coefficients.
+
+    Returns
+    -------
+    Quadratic
+        The problem, and closed forms of its solution.
     """
     rng = _checked(seed, noise, p=p, d=d, m=m, n=n)
     counts = _counts(rng, m, n, ragged)

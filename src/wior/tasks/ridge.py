@@ -36,12 +36,27 @@ def ridge_per_feature(
     batch_size: int | tuple[int, int] = 64,
     steps: int = 5000,
 ) -> Task:
-    """A logistic regression of labels 0 and 1 with a ridge for each feature, all exp(`start`) at first. Metrics:
+    """The task of choosing a ridge for each feature of a logistic regression.
 
-    - `test_loss`, `accuracy`: mean cross entropy on the test rows and the share of them that y classifies rightly;
-    - `valid_loss`: the same on the validation rows, the outer objective at the current y.
+    Its metrics are `test_loss` and `accuracy`, the mean cross entropy on the test rows and the share of them that y
+    classifies correctly; and `valid_loss`, the outer objective at the current y. `exact_objective` gives h(x), with the
+    inner problem solved.
 
-    `exact_objective` gives h(x), with the inner problem solved.
+    Parameters
+    ----------
+    train, valid, test : pair of arrays
+        Features (n, inputs) and labels (n,) in {0, 1}.
+    start : float, default -3.0
+        The logarithm of every ridge at the start.
+    batch_size : int or (int, int), default 64
+        The rows of a batch, or a pair (outer, inner), for a run of the task.
+    steps : int, default 5000
+        The steps of a run of the task.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
     """
     features = _features(_checked(train, valid, test, 2))
     return _task(
@@ -67,7 +82,26 @@ def ridge_per_class(
     batch_size: int | tuple[int, int] = 256,
     steps: int = 5000,
 ) -> Task:
-    """A softmax regression of labels 0 … classes − 1 with a ridge for each class. Metrics as of `ridge_per_feature`."""
+    """The task of choosing a ridge for each class of a softmax regression, with the metrics of `ridge_per_feature`.
+
+    Parameters
+    ----------
+    train, valid, test : pair of arrays
+        Features (n, inputs) and integer labels (n,) from 0 to classes − 1.
+    classes : int
+        The number of classes.
+    start : float, default -3.0
+        The logarithm of every ridge at the start.
+    batch_size : int or (int, int), default 256
+        The rows of a batch, or a pair (outer, inner), for a run of the task.
+    steps : int, default 5000
+        The steps of a run of the task.
+
+    Returns
+    -------
+    Task
+        The problem, where to start, metrics and defaults for a run.
+    """
     if classes < 2:
         raise ValueError(f"classes must be at least 2, got {classes!r}")
     features = _features(_checked(train, valid, test, classes))

@@ -36,8 +36,8 @@ class Task:
     judged_by: str  # the metric by which step sizes are chosen
     batch_size: int | tuple[int, int]
     steps: int
-    # the step sizes to try: `outer_lr` for x, `inner_lr` for y; `adjoint_lr` for every other rate of a method, or `inner_lr`
-    # where `adjoint_lr` is not given
+    # the step sizes to try: `outer_lr` for x, `inner_lr` for y, `adjoint_lr` for every other rate of a method;
+    # where `adjoint_lr` is not given, `inner_lr` is taken
     grid: Mapping[str, tuple[float, ...]]
     side_by_side: bool | None = None  # how the runs of a grid are best made, where `sweep` would not know
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # hyper-parameters for methods that have them

@@ -80,8 +80,8 @@ def spider(estimate: Tree, new: Tree, old: Tree) -> Tree:
 def page(fresh: jax.Array, estimate: Tree, large: Callable[[], Tree], new: Tree, old: Callable[[], Tree]) -> Tree:
     """D on a large batch where `fresh`, else SPIDER's recursion on a small one.
 
-    Only the side that is taken is computed. With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER. `large()` has None for rows; they are those of
-    `new`.
+    Only the side that is taken is computed. With a coin for `fresh` this is PAGE, with a period SARAH and SPIDER.
+    `large()` has None for rows; they are those of `new`.
     """
     shared = oracle.cond(
         fresh, lambda estimate: large(), lambda estimate: remembered(estimate, spider(estimate, new, old())), estimate

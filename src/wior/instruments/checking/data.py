@@ -31,7 +31,7 @@ class NotFinite(NamedTuple):
 
 
 def not_finite(found: AtHand) -> list[NotFinite]:
-    """The leaves with NaN or infinity in the rows at hand.
+    """The leaves with NaN or infinity in the rows that are looked at.
 
     Padding past the counts of a conditional problem may hold anything, and is not looked at.
     """
