@@ -1,4 +1,28 @@
-"""Bilevel, conditional, compositional and minimax optimization in which the order of the examples is a choice."""
+"""Bilevel, conditional, compositional and minimax optimization in which the order of the examples is a choice.
+
+A run takes a problem, a method and an order. The problem (`Bilevel`, `ConditionalBilevel`, `Compositional`,
+`ConditionalCompositional`, `Minimax`) has two losses and their data. The method is one of the paper (`WiORBO`,
+`WiORCBO`, `WiORComp`, `WiORCComp`, `WiORMinimax`) or one of `wior.baselines`; its fields are its hyper-parameters. The
+order, one of `wior.orders`, says which example comes next.
+
+- `check` looks for mistakes in a problem and suggests first step sizes.
+- `solve` makes one run, `sweep` a grid of step sizes and seeds as one program.
+- `hypergradient`, `order_error`, `communication` and `methods` measure.
+
+Examples
+--------
+y is to follow x plus the mean of the inner data, and x is to bring y to the mean of the outer data:
+
+>>> import jax.numpy as jnp, numpy as np, wior
+>>> outer = lambda x, y, batch: jnp.mean((y - batch) ** 2)
+>>> inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+>>> problem = wior.Bilevel(outer, inner, np.arange(1.0, 9.0), np.arange(8.0))
+>>> method = wior.WiORBO(outer_lr=0.05, inner_lr=0.4, adjoint_lr=0.4)
+>>> start = jnp.zeros(())
+>>> result = wior.solve(problem, method, start, start, order="random-reshuffling", batch_size=4, steps=400)
+>>> abs(float(result.x) - 1) < 0.2
+True
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The methods the paper compares with, and those that came after it, one file each."""
+"""The methods that the paper compares with, and later ones, one file each."""
 
 from wior.baselines.agda import AGDA
 from wior.baselines.aid_cg import AIDCG

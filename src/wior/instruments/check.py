@@ -245,7 +245,7 @@ def _timed(
             continue
         seconds, steps = np.diff(run.history["seconds"]), np.diff(run.history["step"])
         return float(np.median(seconds / steps)), settings, []
-    return None, {}, [Finding("warning", "step sizes", f"no run of wior.solve with small ones stays finite: {message}")]
+    return None, {}, [Finding("warning", "step sizes", f"even with small ones no run stays finite: {message}")]
 
 
 def _heading(problem: Problem, batches: tuple[int, int]) -> str:

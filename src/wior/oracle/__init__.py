@@ -1,4 +1,4 @@
-"""All differentiation, and the counting of it: a file for each class of problems."""
+"""All differentiation and its counting, one file for each class of problems."""
 
 from wior.oracle.bilevel import (
     Curvature,

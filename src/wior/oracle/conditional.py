@@ -30,7 +30,7 @@ class Representations(NamedTuple):
     outer: Tree | None
 
     def at(self, x: Tree) -> tuple[Tree, Tree]:
-        """What the inner and the outer loss of one example see, these being its own representations under `vmap`."""
+        """What the inner and the outer loss of one example see; under `vmap` these are its own representations."""
         outer = jax.tree.map(lambda leaf: leaf[None], self.outer)
         return (x if self.inner is None else self.inner), (x if outer is None else outer)
 
@@ -174,5 +174,5 @@ def _examples(rows: Tree, weights: jax.Array | None) -> Any:
 
 
 def _updates(weights: jax.Array | None) -> Any:
-    """One, or none where every row is padding and the update is not made."""
+    """One; zero where every row is padding, since the update is not made then."""
     return 1 if weights is None else jnp.any(weights > 0)

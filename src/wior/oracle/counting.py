@@ -1,6 +1,7 @@
-"""The counting of derivatives: gradients and products in examples (the paper's Gc(f), Gc(g), JV, HV), passes as passes.
+"""The counting of derivatives, while a step is traced.
 
-Counting happens while a step is traced. A count that is known then is a Python integer and costs nothing at run time;
+Gradients and products are counted in examples (the paper's Gc(f), Gc(g), JV and HV), backward passes as passes.
+A count that is known while tracing is a Python integer and costs nothing at run time;
 one that depends on the data (ragged inner sets, say) is carried through the loop. `scan`, `repeat`, `cond` and `vmap`
 below are jax's, and multiply what their bodies count, or count the side that was taken.
 """
@@ -20,7 +21,10 @@ CALLS = ("outer_gradients", "inner_gradients", "jacobian_products", "hessian_pro
 
 
 class Tally:
-    """What was called while this tally was open: integers known when tracing, and numbers known only when running."""
+    """What was called while this tally was open.
+
+    `known` has the integers known while tracing, `traced` the numbers that only a run knows.
+    """
 
     def __init__(self) -> None:
         self.known = dict.fromkeys(CALLS, 0)
@@ -33,11 +37,11 @@ class Tally:
             self.traced[name] = self.traced.get(name, _zero()) + number.astype(jnp.uint32)
 
     def running(self) -> dict[str, jax.Array]:
-        """The traced part with an entry for every name, to be carried through a loop."""
+        """The traced part with an entry for every name, as a loop carries it."""
         return {name: self.traced.get(name, _zero()) for name in CALLS}
 
     def everything(self) -> dict[str, jax.Array]:
-        """Both parts together, as numbers to be carried out of a loop or a branch."""
+        """Both parts together, as a loop or a branch returns them."""
         return {name: number + jnp.uint32(self.known[name]) for name, number in self.running().items()}
 
 
@@ -79,7 +83,7 @@ def no_calls() -> dict[str, jax.Array]:
 
 
 def add_calls(running: dict[str, jax.Array]) -> None:
-    """Counts what a loop carried out."""
+    """Counts what a loop or a branch returned."""
     _add(dict.fromkeys(CALLS, 0), running)
 
 
@@ -104,7 +108,7 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tup
 
 
 def repeat(times: jax.Array, body: Callable[[jax.Array, Any], Any], init: Any) -> Any:
-    """`body(i, carry)` for i = 0 … times − 1, a number known only when running; each turn's calls are counted."""
+    """`body(i, carry)` for i = 0 … times − 1, where only a run knows `times`; the calls of every turn are counted."""
 
     def counted(i: jax.Array, carry: Any) -> Any:
         inside, running = carry

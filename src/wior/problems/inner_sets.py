@@ -19,7 +19,7 @@ Tree = Any
 
 
 class InnerSet(NamedTuple):
-    """The inner data sets of some outer examples: leaves (B, n_max, ...), and their true lengths (B,) or `None`."""
+    """The inner sets of some outer examples: leaves (B, n_max, ...), and their lengths (B,), or `None` for n_max."""
 
     rows: Tree
     counts: jax.Array | None
@@ -107,7 +107,7 @@ def one_visit(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
 
 
 def all_visits(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
-    """The shapes of what is represented together: the outer examples of a step, and all rows of their inner sets."""
+    """The shapes of what one step represents: its outer examples, and all rows of their inner sets."""
     if batches is None:
         return one_visit(problem, None)
     xi, sets = shapes_of(problem, batches, "outer_batch", "inner_sets")

@@ -1,4 +1,4 @@
-"""Which leaves of x0 and y0 no step can move, seen in the traced losses and said before a long run.
+"""Which leaves of x0 and y0 no step can move, found in the traced losses before a long run.
 
 A derivative is traced on shapes alone, and its program read for outputs that are zero whatever the inputs are. A
 derivative that happens to be zero at the start is none of them.
@@ -174,9 +174,9 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
             return f"it acts through the inner problem alone, and {outer} {seen}"
         if name in used["g"]:
             return (
-                f"{inner} depends on it, but its derivative in y does not, so that the inner solution does not feel "
-                f"it, and {outer} has no derivative in it either. Let it act on y, and through operations that have a "
-                "derivative"
+                f"{inner} depends on it, but its derivative in y does not, so that the inner solution does not depend "
+                f"on it, and {outer} has no derivative in it either. Let it act on y, and through operations that have "
+                "a derivative"
             )
         return (
             f"{outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and "
@@ -241,7 +241,7 @@ def _inside(equation: Any) -> Any:
 
 
 def _zeros(function: Callable[..., Any], *args: Any) -> Any:
-    """A tree like the result of `function`: whether each leaf is zero for all arguments."""
+    """For each leaf of the result of `function`, whether it is zero for all arguments."""
     program, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
     zero = _zero_outputs(program.jaxpr, [False] * len(program.jaxpr.invars))
     return jax.tree.unflatten(jax.tree.structure(shapes), zero)

@@ -25,7 +25,7 @@ def epoch_steps(levels: Any) -> Any:
 
 
 class Epochs(NamedTuple):
-    """EpochSGD on its way."""
+    """The state of EpochSGD between two steps."""
 
     y: Tree
     mean: Tree  # of the iterates of the present epoch

@@ -1,4 +1,4 @@
-"""What a method puts between the derivatives of a batch and its step: less noise, or a memory of earlier batches.
+"""Estimators: what methods put between the derivatives of a batch and a step, to have less noise.
 
 A direction is a tree like the variable it moves. Where the variable has a `PerExample` leaf, the direction holds the
 rows of the batch there. A row belongs to one example and is met once in a pass, so there is no noise between batches to
@@ -134,7 +134,7 @@ def saga(table: Table, slot: jax.Array, new: Tree) -> tuple[Table, Tree]:
 
 
 def over_large_batch(derivatives: Callable[[jax.Array], Tree], index: jax.Array, rows: int = ROWS_AT_ONCE) -> Tree:
-    """The mean of `derivatives(index)`, a tree of means over a batch, over a batch too large for one piece."""
+    """The mean over a large batch of `derivatives(index)`, a tree of means over a batch; computed in pieces."""
     size = len(index)
     if size <= rows:
         return derivatives(index)

@@ -20,7 +20,7 @@ Tree = Any
 def inner_steps(
     problem: Bilevel, x: Tree, y: Tree, rate: Callable[[jax.Array], Any], batches: jax.Array
 ) -> tuple[Tree, Tree]:
-    """y ← y − rate(j) ∇_y g(x, y; ζ_j) over batches (number, batch); also the gradients, one for each batch."""
+    """y ← y − rate(j) ∇_y g(x, y; ζ_j) over batches (number, batch). Returns y, and the gradient of each batch."""
 
     def turn(y: Tree, item: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
         j, index = item
@@ -54,7 +54,7 @@ def neumann_step(
 
 
 class Estimate(NamedTuple):
-    """An estimate of ∇h(x), and the derivatives it was made from, a leading axis for the batches of each kind."""
+    """An estimate of ∇h(x), and the derivatives it was made from, with a first axis of batches for each kind."""
 
     direction: Tree
     outer: Tree

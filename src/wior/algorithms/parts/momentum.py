@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DoubleMomentum(Algorithm):
-    """STORM on both levels; how long the Neumann series is, is left to the methods."""
+    """STORM on both levels; the methods say how long the Neumann series is."""
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
@@ -50,7 +50,7 @@ class DoubleMomentum(Algorithm):
         return Streams((1,), (1, self.neumann_terms - 1), self.separate_streams)
 
     def length(self, draws: Draws) -> jax.Array | None:
-        """Of a Neumann product; None for the whole sum."""
+        """The number of factors of a Neumann product; None for the whole Neumann sum."""
         raise NotImplementedError
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
@@ -63,7 +63,7 @@ class DoubleMomentum(Algorithm):
 def storm_step(
     algorithm: DoubleMomentum, problem: Bilevel, state: State, draws: Draws, scale: Any, length: Any
 ) -> tuple[State, Seen]:
-    """One step with both estimates on the same batches, and the same length, at this iterate and the one before it."""
+    """One step: both iterates, this one and the one before it, are evaluated on the same batches with one length."""
     (index,), for_u = draws.inner
     xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(index)
 

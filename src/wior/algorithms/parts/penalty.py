@@ -16,5 +16,5 @@ class State(NamedTuple):
 
 
 def plus(a: Tree, scale: Any, b: Tree) -> Tree:
-    """a + scale · b, where a leaf that is `None` in a, as ∇_x f is for rows, counts as zero."""
+    """a + scale · b. A leaf of a that is `None` counts as zero: ∇_x f has none for `PerExample` rows."""
     return tree.sub(a, tree.scaled(-scale, b))

@@ -1,4 +1,4 @@
-"""The single-loop directions by a recursion that starts afresh on large batches: what SRBA and SPABA share."""
+"""The single-loop directions by a recursion that restarts on large batches: what SRBA and SPABA share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tree = Any
 
 
 class Before(NamedTuple):
-    """The iterate before the present one; rows have no part in it."""
+    """The iterate before the present one, without `PerExample` rows."""
 
     x: Tree
     y: Tree
@@ -40,7 +40,7 @@ def begun(x: Tree, y: Tree) -> State:
 
 
 def steps_in_pass(problem: Bilevel, draws: Draws) -> int:
-    """Steps in which one batch a step of each level has gone once through the larger data."""
+    """The steps of one pass over the larger of the two data sets, with one batch of each level in a step."""
     sizes = problem.sizes()
     return max(
         -(-sizes[level] // kinds[0].shape[1]) for level, kinds in (("outer", draws.outer), ("inner", draws.inner))

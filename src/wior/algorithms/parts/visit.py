@@ -39,7 +39,7 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
 
 
 def outer_step(algorithm: Any, state: State, draws: Draws, direction: Tree, seen: Tree) -> tuple[State, Seen]:
-    """The step of x against a direction, and what was seen of the inner sets on the way to it."""
+    """The step of x along −direction, and the derivatives that were seen of the inner sets."""
     moved = State(descend(state.x, at_step(algorithm.outer_lr, draws.step), direction), state.y)
     return moved, Seen(outer=(one(direction),), inner=(seen,))
 

@@ -1,1 +1,1 @@
-"""What `check` looks at, a file each."""
+"""What `check` looks at, one file for each subject."""

@@ -90,15 +90,15 @@ def curvature_findings(sample: Sample, found: Curvature, y: Tree) -> list[Findin
     measured = f"{of} has eigenvalues from {smallest:.3g} to {largest:.3g} at x0, y0"
     if smallest < -rounding and largest <= rounding:
         sign = "objective is to be maximized over y" if minimax else "inner is to be minimized over y"
-        message = f"is curved the wrong way: {measured}, and y runs away. {sign}: look at its sign."
+        message = f"has a curvature of the wrong sign: {measured}, so y diverges. {sign}: look at its sign."
         return [Finding("error", name, message)]
     if smallest < -rounding:
         strong = -smallest > STRONGLY_CURVED_DOWN * largest
         remedy = (
             "Look at its sign, or add a penalty on y"
             if strong
-            else "Neural networks are so, and are often solved well all the same: a local solution is sought. Take a "
-            "smaller adjoint_lr or a finite radius if u grows"
+            else "This is usual for neural networks, of which a local solution often serves as well. Take a smaller "
+            "adjoint_lr or a finite radius if u grows"
         )
         return [Finding("warning" if strong else "note", name, f"is not {convex}: {measured}. {remedy}.")]
     if largest <= rounding:

@@ -5,9 +5,9 @@ on quadratics with that Hessian, which is stable below 2/L. A compositional prob
 follow every batch without averaging; 1/2 is taken.
 
 In a conditional problem y and u start anew at every visit and make T updates. With the smallest eigenvalue μ, a rate γ
-leaves (1 − γ μ)^T of the way. Where 10/(μ T) is below 1/L, it comes near enough and averages more. Where one pass does
-not come near, more are suggested (`inner_epochs`): a y that stays short of its solution makes the direction of x wrong,
-and x may run away with any step size.
+leaves (1 − γ μ)^T of the distance to the solution. Where 10/(μ T) is below 1/L, it comes near enough and averages more.
+Where one pass does not come near, more are suggested (`inner_epochs`): a y that stays short of its solution makes the
+direction of x wrong, and x may run away with any step size.
 
 **outer_lr** has no such rule: the curvature of the hyper-objective is not known, and the noise of small batches may
 matter more than it. So x is frozen until y and u have settled, the direction of x is measured, and short runs are made:
@@ -47,7 +47,7 @@ NEARLY_BEST = 0.95
 MARGIN = 3.0
 # a run must last so many times the steps in which y comes nearer by a factor e in its slowest direction
 TIMES = 10.0
-WAY = 10.0  # γ μ T at which a visit has come near
+WAY = 10.0  # γ μ T at which a visit has come near enough to its solution
 LEAST_WAY = 6.0  # and the least, as −log of what is left
 MOST_EPOCHS = 10
 
@@ -61,7 +61,7 @@ class FirstSteps(NamedTuple):
 
 
 def first_steps(sample: Sample, curvature: Curvature, x: Tree, y: Tree) -> FirstSteps:
-    """Suggests step sizes for the paper's algorithm of the problem's class; none where no short run behaves."""
+    """Suggests step sizes for the paper's algorithm of the problem's class; none where every short run diverges."""
     settings, findings = inner_settings(sample, curvature)
     rate = 1 / curvature.largest if settings else 1.0
     needed = 0.0
@@ -111,8 +111,8 @@ def inner_settings(sample: Sample, curvature: Curvature) -> tuple[Settings, list
         return settings, []
     message = (
         f"one pass over an inner set makes {updates} update{'s' if updates > 1 else ''}, which leaves y and u short of "
-        f"their solutions, and the direction of x is wrong by as much. About {needed} passes come near; {epochs} are "
-        "suggested."
+        f"their solutions, and the direction of x is wrong by as much. About {needed} passes would be enough; {epochs} "
+        "are suggested."
     )
     return {**settings, "inner_epochs": epochs}, [Finding("note", "inner_epochs", message)]
 
@@ -148,7 +148,7 @@ def _outer_rate(runs: ShortRuns, settled: Any) -> tuple[float | None, list[Findi
     if not farthest > 0:
         message = (
             f"no step size tried, from {min(falls):.1g} to {max(falls):.1g}, lowers the outer loss in {runs.steps} "
-            "steps: x0 may be the best there is, or the batches are too small."
+            "steps: x0 may be optimal already, or the batches are too small."
         )
         return rounded(min(falls) / MARGIN, down=True), [Finding("note", "outer_lr", message)]
     best = max(outer_lr for outer_lr, fall in falls.items() if fall >= NEARLY_BEST * farthest)
@@ -156,7 +156,7 @@ def _outer_rate(runs: ShortRuns, settled: Any) -> tuple[float | None, list[Findi
 
 
 def _relative_move(runs: ShortRuns, settled: Any) -> float:
-    """How far a step of size 1 moves the leaf of x that moves most, in sizes of the leaf."""
+    """How far a step of size 1 moves the leaf of x that moves most, relative to the size of that leaf."""
     before = _arrays(runs.x)  # and not the frozen one, which is no longer zero where it was
     overall = _size(np.concatenate([leaf.ravel() for leaf in before]))
     own = jax.tree.leaves(runs.x, is_leaf=is_per_example)

@@ -92,7 +92,7 @@ def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _evaluate(program: Any, constants: Any, inputs: list[Any]) -> list[Any]:
-    """Runs a program equation by equation. What is inside of loops and branches is left as it is."""
+    """Runs a program equation by equation. Loops and branches are run as a whole."""
     values = dict(zip([*program.constvars, *program.invars], [*constants, *inputs], strict=True))
     read = lambda var: var.val if hasattr(var, "val") else values[var]
     for equation in program.eqns:
@@ -138,7 +138,7 @@ def _on_purpose(equation: Any) -> bool:
 
 
 def _read_in_range(equation: Any, operand: Any, index: Any) -> Any:
-    """The value of a read on purpose, with indices that are in range."""
+    """The value of a read that is out of range on purpose, with its indices brought into range."""
     params, numbers = equation.params, equation.params["dimension_numbers"]
     sizes, mapped = np.array(operand.shape), np.array(numbers.start_index_map)
     last = (sizes[mapped] - np.array(params["slice_sizes"])[mapped]).astype(index.dtype)
@@ -157,7 +157,7 @@ def _is_one_hot(equation: Any) -> bool:
 
 
 def _demand_classes(labels: Any, equation: Any) -> None:
-    """Labels beyond the classes are rows of zeros in `one_hot`; −1 is often meant to be one."""
+    """Checks the labels of `one_hot`: those beyond the classes give rows of zeros. −1, often meant so, is allowed."""
     before, after = list(labels.shape), list(equation.outvars[0].aval.shape)
     axis = next((i for i, size in enumerate(after) if before[i : i + 1] != [size]), len(before))
     classes = after[axis]

@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 def row_findings(sample: Sample, loss: Loss, x: Tree, y: Tree) -> list[Finding]:
-    """At most one finding: rows that depend on each other, on their place, or a loss that is no mean of them."""
+    """At most one finding: rows depend on each other or on their place, or the loss is not their mean."""
     halves = _halves(sample, loss)
     if halves is None:
         return []
@@ -97,9 +97,9 @@ def representation_findings(sample: Sample, x: Tree) -> list[Finding]:
             continue
         if depends:
             message = (
-                "gives a row another representation in other company. The rows of all outer examples of a step are "
-                "represented together, so each must depend on itself alone: normalize by the row's own statistics, or "
-                "by fixed ones, not by those of the batch."
+                "represents a row differently when the other rows of its batch change. The rows of all outer examples "
+                "of a step are represented together, so each must depend on itself alone: normalize by the row's own "
+                "statistics, or by fixed ones, not by those of the batch."
             )
             findings.append(Finding("error", name, message))
     return findings
@@ -117,7 +117,7 @@ def _depends_on_company(problem: Any, name: str, x: Tree, rows: Tree, half: int)
 
 
 def _halves(sample: Sample, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
-    """Two halves of a batch, of different rows; None where a loss sees one row at a time or there is but one."""
+    """Two halves of a batch, of different rows; None where a loss sees one row at a time or there is only one row."""
     if sample.conditional and loss.level == "outer":
         return None
     rows = getattr(sample.places[0], loss.level)
@@ -174,7 +174,7 @@ def _interact(four: list[Seen], size: int, tolerance: float) -> bool:
 
 
 def _apart(first: np.ndarray, second: np.ndarray, tolerance: float, scale: float = 0.0) -> bool:
-    """Whether two arrays differ by more than rounding. What is not finite says nothing."""
+    """Whether two arrays differ by more than rounding. Entries that are not finite are not compared."""
     if not (np.isfinite(first).all() and np.isfinite(second).all()) or not np.isfinite(scale):
         return False
     scale = max(scale, _largest(first), _largest(second))
@@ -208,7 +208,7 @@ def _tolerance(loss: Loss, sample: Sample, x: Tree, y: Tree) -> float:
 
 
 def _tolerance_of(program: Any) -> float:
-    """What rounding may do to a loss, by the least precise type that it computes with."""
+    """The relative rounding error of a loss, by the least precise dtype that it computes with."""
     eps = [float(jnp.finfo(dtype).eps) for dtype in _types(program.jaxpr)]
     return min(max(2000 * max(eps, default=0.0), 1e-8), HALF_PRECISION)
 
@@ -255,7 +255,7 @@ def _placed(loss: Loss) -> Finding:
 
 
 def _no_mean(loss: Loss, once: Seen, twice: Seen, size: int) -> Finding:
-    """How a loss that is no mean grows with its batch."""
+    """How a loss that is not a mean grows with its batch, for the message."""
     growth = float(once.shared @ twice.shared / max(once.shared @ once.shared, np.finfo(float).tiny))
     # where the values agree, a derivative does not
     entry = 0 if once.shared[0] != twice.shared[0] else int(np.argmax(np.abs(once.shared - twice.shared)))

@@ -30,7 +30,7 @@ BYTES = 2**28  # of streamed rows in memory
 
 
 class AtHand(NamedTuple):
-    """A problem whose batches can be taken on the device, and the rows that they can be taken of."""
+    """A problem with data on the device, and the rows of it that batches can be drawn from."""
 
     problem: Any
     posed: Any  # the same as `two_losses` takes it: a compositional problem restated with g = ½‖y − r(x)‖²
@@ -99,11 +99,11 @@ class Sample:
         return self.problem.conditional
 
     def stacked(self) -> Place:
-        """All batches, with a first axis for them."""
+        """All places as one, with a first axis of places."""
         return Place(*(np.stack(each) for each in zip(*self.places, strict=True)))
 
     def all_places(self, loss: Loss) -> Iterator[Place]:
-        """Places that go through all rows at hand, a batch of the loss's level after the other."""
+        """Places that go through all rows on the device, batch by batch of the level that the loss reads."""
         rows = self.at_hand.rows[loss.level if not self.conditional else "outer"]
         if self.conditional:
             for example in rows:
@@ -114,7 +114,7 @@ class Sample:
             yield self.with_rows(loss, np.resize(rows[first : first + size], size))
 
     def with_rows(self, loss: Loss, rows: np.ndarray) -> Place:
-        """The first place with other rows in the batch of a loss."""
+        """The first place, with these rows in the batch that the loss reads."""
         return self.places[0]._replace(**{loss.level: rows})
 
     def own_rows(self, example: Any, size: int) -> np.ndarray:
@@ -129,19 +129,19 @@ class Sample:
         return np.arange(size, dtype=np.int32) % count
 
     def number(self, level: str, place: Any) -> int:
-        """The number in the data of the row at a place."""
+        """The number that a row on the device has in the data."""
         numbers = self.at_hand.numbers[level]
         return int(place if numbers is None else numbers[place])
 
     def row_name(self, loss: Loss, place: Place, row: Any) -> str:
-        """How a row of a loss's batch is called in a sentence."""
+        """What messages call a row of the batch of a loss."""
         if self.conditional and loss.level == "inner":
             return f"row {int(row)} of the inner set of example {self.number('outer', place.outer[0])}"
         return f"row {self.number(loss.level, row)} of {loss.data}"
 
 
 def at_hand(problem: Any, batches: tuple[int, int], random: np.random.Generator) -> AtHand:
-    """Gathers rows of streamed data, as many as are looked at; all rows of other data are at hand."""
+    """Gathers the rows of streamed data that are looked at; of other data all rows are on the device already."""
     sizes, streamed = problem.sizes(), problem.streamed()
     rows: dict[str, np.ndarray] = {}
     numbers: dict[str, np.ndarray | None] = {}
@@ -186,14 +186,14 @@ def draw(found: AtHand, broken: dict[str, np.ndarray], batches: tuple[int, int])
 
 
 def _some(n: int, wanted: int, random: np.random.Generator) -> np.ndarray:
-    """Different numbers below n, in random order: all of them where no more are wanted than that."""
+    """So many different numbers below n, in random order; all n where more are asked for."""
     if n <= max(wanted, MOST_ROWS):
         return random.permutation(n)[:wanted]
     return random.permutation(np.unique(random.integers(0, n, wanted)))
 
 
 def _read(name: str, data: Tree, numbers: np.ndarray) -> Tree:
-    """The rows of these numbers of streamed data, on the device."""
+    """The rows of streamed data that have these numbers, on the device."""
 
     def one(path: Any, leaf: Any) -> Any:
         into = leaf.empty(len(numbers))

@@ -1,4 +1,4 @@
-"""Short runs of a method's own step on the sampled batches, by which step sizes are tried; and the memory of a step."""
+"""Short runs of a method on the sampled batches, to try step sizes; and the memory of a step."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ShortRuns:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Bytes of the arguments and of the intermediate values of a step, where the compiler tells."""
+        """Bytes of the arguments and of the intermediate values of a step; None where the compiler does not say."""
         try:
             found: Any = self._program.memory_analysis()
             return int(found.argument_size_in_bytes + found.temp_size_in_bytes)

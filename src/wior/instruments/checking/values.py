@@ -22,7 +22,7 @@ SECONDS = 2.0  # for going through the rows of one loss
 
 
 def number_of(value: Tree) -> jax.Array:
-    """A loss as it is, a map as the sum of its entries."""
+    """A scalar as it is, a map as the sum of its entries."""
     return jnp.asarray(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(value)))
 
 
@@ -70,7 +70,7 @@ class Losses:
 def out_of_range(losses: Losses, loss: Loss) -> list[Finding]:
     """A finding where a loss reads or writes an index out of range on some row.
 
-    All rows at hand are tried, for some seconds.
+    All rows on the device are tried, as long as some seconds last.
     """
     sample, program = losses.sample, range_checked(losses.value(loss))
     asked = lambda place: program(*losses.arguments(place))[0].get_exception()
@@ -91,7 +91,7 @@ def out_of_range(losses: Losses, loss: Loss) -> list[Finding]:
 
 
 def not_finite_at_start(losses: Losses, loss: Loss) -> list[Finding]:
-    """A finding where the value or a derivative of a loss is not finite on real rows, which are finite themselves."""
+    """A finding where the value or a derivative of a loss is not finite on rows that are finite themselves."""
     sample = losses.sample
     for place in sample.places:
         value, gradients = losses.finite(loss, place)
