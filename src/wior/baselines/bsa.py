@@ -56,7 +56,8 @@ class BSA(Algorithm):
     growth : float, default 0.5
         How the inner loop grows: step k has min(K, ⌈(k + 1)^growth⌉) inner steps. 0 is one inner step always.
     decay : float, default 0.5
-        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant, which serves short runs better.
+        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant, which serves short runs better. A
+        schedule is used as it is.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.

@@ -53,9 +53,9 @@ class F2SA(Algorithm):
         How the penalty grows: λ (k + 1)^growth in step k.
     outer_decay : float, default 5/7
         How η and β fall: as (k + 1)^−decay. 0 keeps them constant. Where there is no noise in either level take 1/3
-        here and for `penalty_growth`, and 0 for `inner_decay`.
+        here and for `penalty_growth`, and 0 for `inner_decay`. A schedule is used as it is.
     inner_decay : float, default 4/7
-        How γ falls: as (k + 1)^−decay.
+        How γ falls: as (k + 1)^−decay. A schedule is used as it is.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.

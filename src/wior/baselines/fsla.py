@@ -59,7 +59,8 @@ class FSLA(Algorithm):
         a, above 0 and at most 1: the weight of the new batch in the estimate. 1 is the plain direction; smaller values
         lean on earlier batches.
     decay : float, default 0.5
-        How rates and momentum fall: as (t + 1)^−decay. 0 keeps them constant, which serves short runs better.
+        How rates and momentum fall: as (t + 1)^−decay. 0 keeps them constant, which serves short runs better. A
+        schedule is used as it is.
 
     References
     ----------

@@ -37,9 +37,10 @@ class SCGD(Algorithm):
         β, at most 1: the weight of a new batch in the running mean y of the inner map, in the first step. Start with
         0.5.
     outer_decay : float, default 3/4
-        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant.
+        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant. A schedule is used as it is.
     inner_decay : float, default 1/2
-        How the weight of a new batch falls: β (k + 1)^−decay in step k. 0 keeps it constant.
+        How the weight of a new batch falls: β (k + 1)^−decay in step k. 0 keeps it constant. A schedule is used as it
+        is.
 
     References
     ----------

@@ -45,7 +45,7 @@ class SOBA(Algorithm):
         the value of `inner_lr` is a good first one here too.
     decay : float, default 0.5
         How all rates fall: as (t + 1)^−decay in step t. 0 keeps them constant, which serves all but very long runs
-        better.
+        better. A schedule is used as it is.
 
     References
     ----------

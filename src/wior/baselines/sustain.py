@@ -49,7 +49,7 @@ class SUSTAIN(DoubleMomentum):
     inner_momentum : float, default 0.9
         b, the same for y.
     decay : float, default 1/3
-        How the rates fall: as (1 + t/m)^−decay. The momenta fall as its square.
+        How the rates fall: as (1 + t/m)^−decay. The momenta fall as its square. A schedule is used as it is.
     delay : float, default 1.0
         m, the number of steps before the decay is felt. Take a part of the run's steps, some hundreds, where the first
         steps fall too early.

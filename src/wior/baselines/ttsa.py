@@ -57,9 +57,9 @@ class TTSA(Algorithm):
     neumann_terms : int, default 4
         Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors, drawn in every step.
     outer_decay : float, default 3/5
-        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant.
+        How the step size of x falls: η (k + 1)^−decay in step k. 0 keeps it constant. A schedule is used as it is.
     inner_decay : float, default 2/5
-        How the step size of y falls: γ (k + 1)^−decay in step k. 0 keeps it constant.
+        How the step size of y falls: γ (k + 1)^−decay in step k. 0 keeps it constant. A schedule is used as it is.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
