@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import os
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from wior.data.progress import progress_bar
 from wior.data.source import PART, Source
+from wior.saving.lock import FolderLock
+from wior.saving.whole import put_in_place
 
 TIMEOUT = 30.0  # seconds without a byte
 ATTEMPTS = 5
@@ -24,7 +23,7 @@ def download(source: Source, folder: Path, progress: bool = False) -> Path:
     assert source.url is not None
     folder.mkdir(parents=True, exist_ok=True)
     target, part = folder / source.name, folder / (source.name + PART)
-    with _locked(folder / f".{source.name}.lock"):
+    with FolderLock(folder, f".{source.name}.lock", wait=True):  # where there are no locks the checksum alone protects
         if _verified(source, target) is None:
             return target  # another process was quicker
         for resumed in (part.exists(), False):
@@ -32,7 +31,7 @@ def download(source: Source, folder: Path, progress: bool = False) -> Path:
                 _fetch(source.url, part, at)
             error = _verified(source, part)
             if error is None:
-                os.replace(part, target)
+                put_in_place(part, target)
                 return target
             part.unlink(missing_ok=True)
             if not resumed:  # otherwise the beginning may be of another file: once more from the start
@@ -99,20 +98,3 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         return response.read(BLOCK)
     except (OSError, http.client.HTTPException):
         return b""
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the system lets go of the lock of a process that dies."""
-    with path.open("ab") as file:
-        # some network drives have no locks; there the checksum alone protects the file
-        with contextlib.suppress(OSError):
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
