@@ -16,6 +16,7 @@ import typer
 from wior.instruments import listing
 from wior.instruments.methods import methods
 from wior.problems import CLASSES
+from wior.running.interruption import as_ctrl_c, comes_from_interruption
 from wior.version import __version__
 
 if TYPE_CHECKING:
@@ -142,38 +143,34 @@ def clean(
     if order not in BY_NAME:
         raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
     widths = _widths(hidden)
-    try:
-        with _one_line(debug):
-            request = Request(
-                train=train if train is not None else Path(),
-                out=out,
-                label=label,
-                verified=verified,
-                verified_column=verified_column,
-                id_column=id_column,
-                ignore=_names(ignore),
-                relabel=relabel,
-                settings={
-                    "threshold": threshold,
-                    "random_state": seed,
-                    "weighting": weighting.value,
-                    "model": model.value,
-                    "hidden": widths or None,
-                    "outer_lr": outer_lr,
-                    "inner_lr": inner_lr,
-                    "l2": l2,
-                    "epochs": epochs,
-                    "batch_size": batch_size,
-                    "order": BY_NAME[order],
-                },
-                progress=progress,
-                checkpoint=checkpoint,
-                resume=resume,
-            )
-            summary = clean_digits(request) if train is None else clean_files(request)
-    except KeyboardInterrupt:
-        _say("interrupted" + ("" if checkpoint is None else "; the same command with --resume goes on"))
-        raise typer.Exit(INTERRUPTED) from None
+    with _one_line(debug, "" if checkpoint is None else "the same command with --resume goes on"):
+        request = Request(
+            train=train if train is not None else Path(),
+            out=out,
+            label=label,
+            verified=verified,
+            verified_column=verified_column,
+            id_column=id_column,
+            ignore=_names(ignore),
+            relabel=relabel,
+            settings={
+                "threshold": threshold,
+                "random_state": seed,
+                "weighting": weighting.value,
+                "model": model.value,
+                "hidden": widths or None,
+                "outer_lr": outer_lr,
+                "inner_lr": inner_lr,
+                "l2": l2,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "order": BY_NAME[order],
+            },
+            progress=progress,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+        summary = clean_digits(request) if train is None else clean_files(request)
     if as_json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return
@@ -416,12 +413,8 @@ def _perform(
     from wior.experiments.experiment import Options, perform
 
     folder = out or Path("wior-" + command.replace(" ", "-"))
-    try:
-        with _one_line(debug):
-            return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
-    except KeyboardInterrupt:
-        _say(f"interrupted; 'wior {command} --resume' with the same options goes on")
-        raise typer.Exit(INTERRUPTED) from None
+    with _one_line(debug, f"'wior {command} --resume' with the same options goes on"):
+        return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
 
 
 def _show(summary: dict[str, Any], as_json: bool) -> None:
@@ -492,18 +485,25 @@ def _console() -> Console:
 
 
 @contextlib.contextmanager
-def _one_line(debug: bool) -> Iterator[None]:
-    """An error is one readable line and exit code 1, or a traceback if that is asked for."""
-    try:
-        yield
-    except Exception as error:
-        if debug:
-            raise
-        _say(_readable(error))
-        raise typer.Exit(1) from None
+def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
+    """An error is one readable line and exit code 1, or a traceback if that is asked for.
+
+    What ends the program is one line as well, with `interrupted`, how to go on, and the exit code of the signal.
+    """
+    with as_ctrl_c() as ending:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if comes_from_interruption(error):
+                _say("; ".join(filter(None, ("interrupted", interrupted))))
+                raise typer.Exit(ending.code) from None
+            if debug:
+                raise
+            _say(_readable(error))
+            raise typer.Exit(1) from None
 
 
-def _readable(error: Exception) -> str:
+def _readable(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:  # raised by the system, without a sentence of ours
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -521,6 +521,7 @@ def main() -> None:
         command = error.ctx.command_path if error.ctx else "wior"
         _say(f"{error.format_message().rstrip('.')}. See '{command} --help'.")
         code = 2
-    except typer.Abort:
+    except typer.Abort:  # Ctrl-C before the work began
+        _say("interrupted")
         code = INTERRUPTED
     sys.exit(code if isinstance(code, int) else 0)
