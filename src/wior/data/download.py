@@ -8,8 +8,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from wior.data.progress import progress_bar
 from wior.data.source import PART, Source
+from wior.running.progress import counter
 from wior.saving.lock import FolderLock
 from wior.saving.whole import put_in_place
 
@@ -27,7 +27,7 @@ def download(source: Source, folder: Path, progress: bool = False) -> Path:
         if _verified(source, target) is None:
             return target  # another process was quicker
         for resumed in (part.exists(), False):
-            with progress_bar(progress, source.name, in_bytes=True) as at:
+            with counter(progress, source.name, in_bytes=True) as at:
                 _fetch(source.url, part, at)
             error = _verified(source, part)
             if error is None:

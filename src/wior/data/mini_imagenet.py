@@ -26,8 +26,8 @@ from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import VARIABLE, cache_folder, looked_in, places
 from wior.data.images import color
 from wior.data.pickles import read_plain_pickle
-from wior.data.progress import progress_bar
 from wior.data.source import contents
+from wior.running.progress import counter
 
 SIDE, PER_CLASS = 84, 600
 CLASSES = {"train": 64, "val": 16, "test": 20}
@@ -94,7 +94,7 @@ def read_lists(lists: Mapping[str, Path], images: Path, strict: bool = True, pro
 
     def decode() -> dict[str, np.ndarray]:
         decoded = np.empty((len(wanted), SIDE, SIDE, 3), np.uint8)
-        with progress_bar(progress, "decoding MiniImageNet") as at:
+        with counter(progress, "decoding MiniImageNet") as at:
             for place, file in enumerate(wanted):
                 decoded[place] = color((images / file).read_bytes(), images / file, SIDE)
                 at(place + 1, len(wanted))

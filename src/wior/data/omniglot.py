@@ -19,8 +19,8 @@ from wior.data.arrays import read_arrays, remembered
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
 from wior.data.images import ink
-from wior.data.progress import progress_bar
 from wior.data.source import Source
+from wior.running.progress import counter
 
 # alphabets in the order of omniglot_28.npz, with their numbers of characters
 BACKGROUND = {
@@ -153,7 +153,7 @@ def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is truncated, damaged or not a zip file: {error}") from error
-    with archive, progress_bar(progress, f"converting {path.name}") as at:
+    with archive, counter(progress, f"converting {path.name}") as at:
         drawings = {}
         for entry in archive.namelist():
             *_, alphabet, character, file = ("", "", *entry.split("/"))

@@ -14,8 +14,8 @@ from wior.data.arrays import read_arrays
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
 from wior.data.images import color
-from wior.data.progress import progress_bar
 from wior.data.source import Source
+from wior.running.progress import counter
 
 SIDE, PER_CLASS = 64, 250
 CLASSES = {"train": 64, "val": 16, "test": 20}
@@ -47,7 +47,7 @@ def read_part(path: Path, classes: int, per_class: int, progress: bool = False) 
     if offsets[0] != 0 or offsets[-1] != len(jpeg) or (np.diff(offsets) <= 0).any():
         raise ValueError(f"{path}: offsets must rise from 0 to {len(jpeg):,}, the number of bytes in jpeg")
     images = np.empty((n, SIDE, SIDE, 3), np.uint8)
-    with progress_bar(progress, f"decoding {path.name}") as at:
+    with counter(progress, f"decoding {path.name}") as at:
         for place, i in enumerate(np.argsort(labels, kind="stable")):
             images[place] = color(jpeg[offsets[i] : offsets[i + 1]].tobytes(), f"image {i} of {path}", SIDE)
             at(place + 1, n)

@@ -23,7 +23,7 @@ from wior.algorithms.algorithm import Algorithm
 from wior.experiments.claims import Ends, mean_and_deviation
 from wior.orders import Order
 from wior.running import loop
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.solve import solve
 from wior.running.sweep import SweepResult, seed_list, sweep
 from wior.saving.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ from wior.tasks.task import Task
 CALLS = oracle.CALLS
 ALONG = ("step", *CALLS)
 STRETCH, LONGEST_STRETCH = 0.1, 5.0  # seconds that are timed at once
-Piece = Callable[[str, int, Callable[[Report, Checkpoint | None], Arrays]], Arrays]
+Piece = Callable[[str, int, Callable[[Progress, Checkpoint | None], Arrays]], Arrays]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _run(
     timed: bool,
     tuning_steps: int | None,
     mesh: Mesh | None,
-    report: Report,
+    report: Progress,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
     settings = entrant.settings(task.grid)

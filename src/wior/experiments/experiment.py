@@ -17,7 +17,7 @@ from wior.devices.layout import BATCH
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
-from wior.running.progress import Report, pieces
+from wior.running.progress import Progress, pieces
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import (
     CONFIG,
@@ -104,7 +104,7 @@ def perform(
     config = folder.config
     with folder.in_use(), pieces(options.progress, command, experiment.count(options)) as begin:
 
-        def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
+        def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
             report = begin(name, steps)
             if options.distributed:
                 hosts.agreed(folder.has(name))
@@ -132,7 +132,7 @@ def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any
     """What the other processes do of `perform`: their share of every run. Process 0 says which are to be made, and writes."""
     work = work_folder(out)
 
-    def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
+    def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
         if hosts.agreed(False):
             return read_piece(work, name)
         return make(lambda step, latest: None, piece_checkpoint(work, name))

@@ -25,7 +25,7 @@ from wior.experiments.comparison import Piece
 from wior.experiments.experiment import Findings, Options
 from wior.instruments.order_error import order_error
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.sweep import sweep
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import Arrays
@@ -205,7 +205,7 @@ def _piece(
     etas: np.ndarray,
     seeds: int,
     alpha_seeds: int,
-    report: Report,
+    report: Progress,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
     runs = _runs(task, metrics, order, etas, seeds, report, checkpoint)
@@ -218,7 +218,7 @@ def _runs(
     order: Order,
     etas: np.ndarray,
     seeds: int,
-    report: Report,
+    report: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> Arrays:
     arrays: Arrays = {"etas": etas}
@@ -254,7 +254,7 @@ def _of_step_size(checkpoint: Checkpoint, number: int) -> Checkpoint:
     return dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"step-size-{number}", at_end=True)
 
 
-def _further(report: Report, done: int, step: int, latest: dict[str, Any]) -> None:
+def _further(report: Progress, done: int, step: int, latest: dict[str, Any]) -> None:
     report(done + step, latest)
 
 
