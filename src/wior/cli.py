@@ -199,32 +199,6 @@ def apply(
     print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open: {done.path}")
 
 
-@app.command()
-def demo(
-    rate: Annotated[float, typer.Option(help="Share of training labels made wrong.", callback=_rate)] = 0.5,
-    noise: Annotated[Noise, typer.Option(help="A wrong label is any other class, or the next one.")] = Noise.uniform,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder for plot, curves and summary.")] = Path("wior-demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the steps.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")] = False,
-    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a progress bar.")] = True,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Find wrong labels in the embedded digits under three orders.
-
-    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch size
-    and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is refused.
-    """
-    from wior.experiments import demo as experiment
-
-    with _one_line(debug):
-        summary = experiment.demo(out, rate=rate, noise=noise.value, seeds=seeds, quick=quick, progress=progress)
-    if as_json:
-        print(json.dumps(summary, indent=2))
-        return
-    _console().print(experiment.tables(summary, out), highlight=False)
-
-
 DATA = Annotated[Path | None, typer.Option(help="Folder with the data sets; else WIOR_DATA, the cache, a download.")]
 SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
 OUT = Annotated[
@@ -241,6 +215,34 @@ BATCH = Annotated[int | None, typer.Option(min=1, help="Batch size at both level
 TASK = Annotated[str, typer.Argument(help="A task, see 'wior tasks'.")]
 OUTER_LR = Annotated[str, typer.Option(help="Step sizes of x to try, with commas between.  [default: the task's]")]
 INNER_LR = Annotated[str, typer.Option(help="Values of every other step size to try.  [default: the task's]")]
+
+
+@app.command()
+def demo(
+    rate: Annotated[float, typer.Option(help="Share of training labels made wrong.", callback=_rate)] = 0.5,
+    noise: Annotated[Noise, typer.Option(help="A wrong label is any other class, or the next one.")] = Noise.uniform,
+    seeds: SEEDS = 5,
+    out: Annotated[Path, typer.Option(help="Folder for plot, curves and summary.")] = Path("wior-demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the steps.")] = False,
+    resume: RESUME = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Find wrong labels in the embedded digits under three orders.
+
+    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch size
+    and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is refused.
+    """
+    from wior.experiments.demo import Demo, tables
+
+    with _one_line(debug):
+        experiment = Demo(rate, noise.value)
+    summary = _perform(experiment, "demo", out, (None, seeds, quick, progress), resume, debug)
+    if as_json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    _console().print(tables(summary), highlight=False)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -175,9 +176,11 @@ def test_the_command_ends_with_one_line_and_leaves_nothing(tmp_path, number, wor
     # a signal in the first hundredths of a second, before any of our code, ends Python in its own way
     command = COMMAND.replace("main()", f"open({str(tmp_path / 'up')!r}, 'w').close(); main()")
     arguments = [sys.executable, "-c", command, "clean", "--no-progress"]
-    with subprocess.Popen(arguments, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = os.environ | {"PYTHONPATH": str(Path(wior.__file__).parents[1])}
+    with subprocess.Popen(arguments, cwd=place, env=environment, **pipes) as process:
         try:
-            while not (tmp_path / "up").exists():
+            while not (tmp_path / "up").exists() and process.poll() is None:
                 time.sleep(0.01)
             time.sleep(0.2)
             if working:

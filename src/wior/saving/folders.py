@@ -22,6 +22,7 @@ from wior.saving.whole import beside, make_folder, naming, put_in_place, remove,
 
 CONFIG = "config.json"
 SUMMARY = "summary.json"
+OLD_DEMO = {SUMMARY, "curves.csv", "comparison.png"}  # what `wior demo` wrote before it had a configuration
 PIECES = "pieces"
 CHECKPOINTS = "checkpoints"
 SECONDS_BETWEEN_SAVES = 120.0
@@ -170,11 +171,12 @@ def refuse_what_is_not_ours(path: Path, is_ours: Callable[[Path], bool]) -> None
 def made_by_wior(path: Path) -> bool:
     """Whether a folder is one of ours, with nothing of the user's added to it."""
     try:
+        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        names = {entry.name for entry in path.iterdir()}
+        if summary["made_by"] == "wior demo" and names <= OLD_DEMO:
+            return True
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        return str(config["made_by"]).startswith("wior ") and {entry.name for entry in path.iterdir()} <= {
-            CONFIG,
-            *json.loads((path / SUMMARY).read_text(encoding="utf-8"))["files"],
-        }
+        return str(config["made_by"]).startswith("wior ") and names <= {CONFIG, *summary["files"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
 
