@@ -26,7 +26,7 @@ from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import VARIABLE, cache_folder, looked_in, places
 from wior.data.images import color
 from wior.data.pickles import read_plain_pickle
-from wior.data.source import contents
+from wior.data.published_file import contents
 from wior.running.progress import counter
 
 SIDE, PER_CLASS = 84, 600

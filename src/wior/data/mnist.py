@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from wior.data.files import find
+from wior.data.published_file import PublishedFile, contents
 from wior.data.rows import Rows, TrainTest
-from wior.data.source import Source, contents
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"
 SIDE, CLASSES = 28, 10
@@ -20,7 +20,7 @@ CONTENTS = {
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
 FILES = {
-    name: Source("mnist", (f"{name}.gz", name), f"sha256:{sha256}", f"{HOME}/{name}.gz", of_contents=True)
+    name: PublishedFile("mnist", (f"{name}.gz", name), f"sha256:{sha256}", f"{HOME}/{name}.gz", of_contents=True)
     for name, sha256 in CONTENTS.items()
 }
 

@@ -19,7 +19,7 @@ from wior.data.arrays import read_arrays, remembered
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
 from wior.data.images import ink
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 from wior.running.progress import counter
 
 # alphabets in the order of omniglot_28.npz, with their numbers of characters
@@ -97,11 +97,11 @@ TEST_ALPHABETS = frozenset(
 DRAWERS, DRAWN, SIDE = 20, 105, 28
 
 HOME = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
-ARRAYS = Source(
+ARRAYS = PublishedFile(
     "omniglot", ("omniglot_28.npz",), "sha256:ec5ff9be97534b5913d2b8312c58ebbf930aefa1a9bd8bfd5aea1c138e08c97d"
 )
 BACKGROUND_ZIP, EVALUATION_ZIP = (
-    Source("omniglot", (f"{name}.zip",), f"md5:{md5}", f"{HOME}/{name}.zip")
+    PublishedFile("omniglot", (f"{name}.zip",), f"md5:{md5}", f"{HOME}/{name}.zip")
     for name, md5 in (
         ("images_background", "68d2efa1b9178cc56df9314c21c6e718"),
         ("images_evaluation", "6b91aef0f799c5bb55b94e3f2daec811"),

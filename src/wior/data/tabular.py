@@ -8,18 +8,18 @@ import numpy as np
 
 from wior.data.arrays import read_arrays
 from wior.data.files import find
+from wior.data.published_file import PublishedFile, contents, opened
 from wior.data.rows import Parts, Rows
-from wior.data.source import Source, contents, opened
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-IJCNN1 = Source(
+IJCNN1 = PublishedFile(
     "tabular",
     ("ijcnn1.bz2", "ijcnn1"),
     "sha256:16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f",
     f"{LIBSVM}/ijcnn1.bz2",
     of_contents=True,
 )
-IJCNN1_TEST = Source(
+IJCNN1_TEST = PublishedFile(
     "tabular",
     ("ijcnn1.t.bz2", "ijcnn1.t"),
     "sha256:e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8",
@@ -28,10 +28,10 @@ IJCNN1_TEST = Source(
 )
 IJCNN1_COLUMNS, IJCNN1_TRAIN, IJCNN1_ROWS, IJCNN1_TEST_ROWS = 22, 35000, 49990, 91701
 
-COVTYPE_ARRAYS = Source(
+COVTYPE_ARRAYS = PublishedFile(
     "tabular", ("covtype.npz",), "sha256:f0f54e0a09b136be200a5c7a9c3b8d5a80f2be9d7a7ea4bd5189ae1387888ccc"
 )
-COVTYPE_TEXT = Source(
+COVTYPE_TEXT = PublishedFile(
     "tabular",
     ("covtype.data.gz",),
     "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",

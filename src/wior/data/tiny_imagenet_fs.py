@@ -14,7 +14,7 @@ from wior.data.arrays import read_arrays
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
 from wior.data.images import color
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 from wior.running.progress import counter
 
 SIDE, PER_CLASS = 64, 250
@@ -24,7 +24,9 @@ SHA256 = {
     "val": "07c91f15a39f5cff732813376d7d0755df7fe97ed02878d1e5d2406331920f5a",
     "test": "9a8df4b305683ded83f4ed2e9833f82b7b256d210582944169d8b45132cf5cc0",
 }
-FILES = {part: Source("tiny_imagenet_fs", (f"{part}.npz",), f"sha256:{sha256}") for part, sha256 in SHA256.items()}
+FILES = {
+    part: PublishedFile("tiny_imagenet_fs", (f"{part}.npz",), f"sha256:{sha256}") for part, sha256 in SHA256.items()
+}
 
 
 def tiny_imagenet_fs(folder: str | Path | None = None, *, progress: bool = False) -> FewShotParts:

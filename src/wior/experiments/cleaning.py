@@ -19,7 +19,7 @@ from wior.data import Rows, digits, mnist
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.instruments.methods import classes
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.problems import Bilevel
@@ -175,7 +175,7 @@ def count(options: Options) -> int:
     return len(entrants(options)) + len(OURS) * len(variants(options))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     task = make_task(options)
     outcomes = comparison.compare(task, entrants(options), options.seeds, piece)
     judged = claims(task, outcomes)
@@ -203,7 +203,7 @@ def run(options: Options, piece: Piece) -> Findings:
         figures.save(plot(task, shown), folder, "cleaning")
         figures.save(plot_all(task, outcomes), folder, "all_methods")
 
-    return Findings(judged, summary, text, draw, lambda path: comparison.write_history(path, groups))
+    return Conclusion(judged, summary, text, draw, lambda path: comparison.write_history(path, groups))
 
 
 def claims(task: Task, outcomes: Sequence[Outcome]) -> list[Claim]:

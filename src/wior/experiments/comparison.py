@@ -8,11 +8,12 @@ more run of it by itself, without metrics, tells its seconds a step.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -142,80 +143,55 @@ def compare(
     `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is chosen by runs
     of that length with one seed. `mesh` splits the batches of all runs.
     """
+    how = _How(seed_list(seeds), records, timed, tuning_steps, mesh)
     found = []
     for entrant in entrants:
-        work = lambda report, checkpoint, entrant=entrant: _run(
-            task, entrant, seed_list(seeds), records, timed, tuning_steps, mesh, report, checkpoint
-        )
+        work = functools.partial(_run, task, entrant, how)
         arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
         found.append(_outcome(entrant, arrays))
     return found
 
 
-def _run(
-    task: Task,
-    entrant: Entrant,
-    seeds: list[int],
-    records: int,
-    timed: bool,
-    tuning_steps: int | None,
-    mesh: Mesh | None,
-    report: Progress,
-    checkpoint: Checkpoint | None,
-) -> Arrays:
+class _How(NamedTuple):
+    """How all entrants are run."""
+
+    seeds: list[int]
+    records: int
+    timed: bool
+    tuning_steps: int | None
+    mesh: Mesh | None
+
+    def options(self, task: Task, entrant: Entrant) -> dict[str, Any]:
+        """What all runs of an entrant have in common."""
+        return {
+            "order": entrant.order,
+            "batch_size": task.batch_size,
+            "record_every": -(-task.steps // self.records),
+            "mesh": self.mesh,
+        }
+
+
+def _run(task: Task, entrant: Entrant, how: _How, progress: Progress, checkpoint: Checkpoint | None) -> Arrays:
     settings = entrant.settings(task.grid)
-    options: dict[str, Any] = {
-        "order": entrant.order,
-        "batch_size": task.batch_size,
-        "record_every": -(-task.steps // records),
-        "mesh": mesh,
-    }
-
-    def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> SweepResult:
-        return sweep(
-            task.problem,
-            entrant.algorithm(settings[0]),
-            task.x0,
-            task.y0,
-            grid=settings,
-            seeds=seeds,
-            steps=steps,
-            metrics=task.metrics,
-            side_by_side=task.side_by_side,
-            **options,
-            **more,
-        )
-
-    if tuning_steps is None:
-        result = swept(settings, seeds, task.steps, progress=report, checkpoint=checkpoint)
+    swept = functools.partial(_swept, task, entrant, how)
+    if how.tuning_steps is None:
+        result = swept(settings, how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
         scores = _scores(result, task).mean(-1)
         best = _best(scores, task)
         shown, compiled = best or 0, result.compile_seconds
     else:
-        # settings again until there are as many runs as seeds: the same program then makes the long runs
-        repeated = settings + settings[:1] * (-len(settings) % len(seeds))
-        tuned = [
-            swept(repeated[at : at + len(seeds)], seeds[:1], tuning_steps) for at in range(0, len(repeated), len(seeds))
-        ]
-        scores = np.concatenate([_scores(part, task)[:, 0] for part in tuned])[: len(settings)]
+        scores, compiled = _scores_of_short_runs(swept, settings, how, task)
         best = _best(scores, task)
-        result = swept(settings[best or 0 :][:1], seeds, task.steps, progress=report, checkpoint=checkpoint)
+        result = swept(settings[best or 0 :][:1], how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
         if not np.isfinite(_scores(result, task)).all():
             best = None  # the setting that was best in short runs does not last
-        shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
-    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
-    if timed and best is not None:
+        shown, compiled = 0, compiled + result.compile_seconds
+    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(how.seeds))
+    if how.timed and best is not None:
         try:
-            pace = _pace(task, entrant.algorithm(settings[best]), pace, options)
+            pace = _pace(task, entrant.algorithm(settings[best]), pace, how.options(task, entrant))
         except loop.NonFiniteError:
             pace = np.nan  # a state that overflows without reaching x and y stops a single run, and not a sweep
-    arrays = {
-        key: values if values.ndim == 1 else values[shown]
-        for key, values in result.history.items()
-        if key in (*task.measures, *ALONG)
-    }
-    # what chance decides differs between seeds
-    arrays |= {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
     about = {
         "settings": settings,
         "best": best,
@@ -223,7 +199,49 @@ def _run(
         "pace": pace,
         "compile_seconds": compiled,
     }
-    return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
+    return {**_curves(result, shown, task), "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _swept(
+    task: Task, entrant: Entrant, how: _How, settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any
+) -> SweepResult:
+    return sweep(
+        task.problem,
+        entrant.algorithm(settings[0]),
+        task.x0,
+        task.y0,
+        grid=settings,
+        seeds=seeds,
+        steps=steps,
+        metrics=task.metrics,
+        side_by_side=task.side_by_side,
+        **how.options(task, entrant),
+        **more,
+    )
+
+
+def _scores_of_short_runs(
+    swept: Callable[..., SweepResult], settings: list[dict[str, float]], how: _How, task: Task
+) -> tuple[np.ndarray, float]:
+    """The criterion of each setting after `tuning_steps` with the first seed, and the seconds that compiling took."""
+    at_once = len(how.seeds)
+    # settings again until there are as many runs as seeds: the same program then makes the long runs
+    repeated = settings + settings[:1] * (-len(settings) % at_once)
+    parts = [
+        swept(repeated[at : at + at_once], how.seeds[:1], how.tuning_steps) for at in range(0, len(repeated), at_once)
+    ]
+    scores = np.concatenate([_scores(part, task)[:, 0] for part in parts])[: len(settings)]
+    return scores, sum(part.compile_seconds for part in parts)
+
+
+def _curves(result: SweepResult, shown: int, task: Task) -> Arrays:
+    """What was recorded of one setting; calls that chance decides are means over seeds."""
+    arrays = {
+        key: values if values.ndim == 1 else values[shown]
+        for key, values in result.history.items()
+        if key in (*task.measures, *ALONG)
+    }
+    return arrays | {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
 
 
 def _scores(result: SweepResult, task: Task) -> np.ndarray:

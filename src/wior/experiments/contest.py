@@ -12,7 +12,7 @@ import numpy as np
 from wior import figures
 from wior.experiments import comparison
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.experiments.named_tasks import TASKS
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME
@@ -83,13 +83,13 @@ class Contest:
             grid={**task.grid, **{name: rates for name, rates in given.items() if rates}},
         )
 
-    def run(self, options: Options, piece: Piece) -> Findings:
+    def run(self, options: Options, piece: Piece) -> Conclusion:
         task = self.task(options)
         outcomes = comparison.compare(task, self.entrants(task), options.seeds, piece, mesh=options.mesh)
         found = comparison.rows(task, outcomes)
         text = f"{task.title}.\n\n{_protocol(task)}\n\n{comparison.table(task, found)}\n\n![](comparison.png)\n"
         summary = {"task": {"name": self.name, **task.facts}, "judged_by": task.judged_by, "methods": found}
-        return Findings(
+        return Conclusion(
             [],
             summary,
             text,

@@ -21,7 +21,7 @@ from wior.baselines import WiRBO
 from wior.data import digits
 from wior.experiments import comparison, contest
 from wior.experiments.comparison import CALLS, Entrant, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks import data_cleaning
 from wior.tasks.task import Measure, Task
@@ -109,11 +109,11 @@ class Demo:
             },
         )
 
-    def run(self, options: Options, piece: Piece) -> Findings:
+    def run(self, options: Options, piece: Piece) -> Conclusion:
         task = self.task(options)
         outcomes = comparison.compare(task, ENTRANTS, options.seeds, piece)
         found = comparison.rows(task, outcomes)
-        return Findings(
+        return Conclusion(
             [],
             {"task": dict(task.facts), "methods": found},
             f"{task.title}.\n\n{comparison.table(task, found)}\n\n![](comparison.png)\n",

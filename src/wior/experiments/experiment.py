@@ -50,7 +50,7 @@ class Options(NamedTuple):
         return Mesh(np.array(jax.devices()), (BATCH,)) if self.distributed else None
 
 
-class Findings(NamedTuple):
+class Conclusion(NamedTuple):
     """The end of an experiment, before it is written down."""
 
     claims: Sequence[Claim]
@@ -75,7 +75,7 @@ class Experiment(Protocol):
     def count(self, options: Options) -> int:
         """The number of pieces of work."""
 
-    def run(self, options: Options, piece: Piece) -> Findings: ...
+    def run(self, options: Options, piece: Piece) -> Conclusion: ...
 
 
 def perform(
@@ -105,10 +105,10 @@ def perform(
     with folder.in_use(), pieces(options.progress, command, experiment.count(options)) as begin:
 
         def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
-            report = begin(name, steps)
+            progress = begin(name, steps)
             if options.distributed:
                 hosts.agreed(folder.has(name))
-            return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
+            return folder.piece(name, functools.partial(make, progress, folder.checkpoint(name)))
 
         found = experiment.run(options, piece)
     found.draw(folder.work)
@@ -141,7 +141,7 @@ def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any
     return {}
 
 
-def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Findings) -> str:
+def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Conclusion) -> str:
     """The findings for people, verdicts first."""
     options = config["options"]
     seeds = config["settings"].get("seeds", options["seeds"])

@@ -18,7 +18,7 @@ from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagen
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.hyper_representation import INNER_STEPS, hyper_representation
 from wior.tasks.task import Task
@@ -127,7 +127,7 @@ class FewShot:
     def count(self, options: Options) -> int:
         return len(entrants(options)) * len(self.panels(options))
 
-    def run(self, options: Options, piece: Piece) -> Findings:
+    def run(self, options: Options, piece: Piece) -> Conclusion:
         images = self.load(options)
         tasks: dict[Panel, Task] = {}
         found: dict[Panel, list[Outcome]] = {}
@@ -157,7 +157,7 @@ class FewShot:
             "panels": {panel.name: {"task": dict(task.facts), "methods": rows[panel]} for panel, task in tasks.items()},
         }
         groups = {panel.name: outcomes for panel, outcomes in found.items()}
-        return Findings(
+        return Conclusion(
             claims(tasks, found),
             summary,
             text,

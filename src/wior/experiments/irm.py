@@ -14,7 +14,7 @@ from wior.algorithms import WiORCBO
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.invariant_risk import invariant_risk
 from wior.tasks.task import Task
@@ -84,7 +84,7 @@ def count(options: Options) -> int:
     return len(ENTRANTS) * len(regimes(options))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     found: dict[str, tuple[Task, list[Outcome]]] = {}
     for regime in regimes(options):
         task = make_task(regime, options)
@@ -111,7 +111,7 @@ def run(options: Options, piece: Piece) -> Findings:
         shown = [regime.name for regime in (LITERAL, SETTLED, TUNED) if regime.name in found]
         figures.save(plot({name: found[name] for name in shown}), folder, "irm")
 
-    return Findings(claims(found), summary, text, draw, lambda path: comparison.write_history(path, groups))
+    return Conclusion(claims(found), summary, text, draw, lambda path: comparison.write_history(path, groups))
 
 
 def claims(found: dict[str, tuple[Task, list[Outcome]]]) -> list[Claim]:

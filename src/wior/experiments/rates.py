@@ -22,7 +22,7 @@ from wior import figures, oracle
 from wior.algorithms import WiORBO
 from wior.experiments.claims import Claim, verdict
 from wior.experiments.comparison import Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.instruments.order_error import order_error
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
 from wior.running.progress import Progress
@@ -75,7 +75,7 @@ DERIVATIVES = ("outer_gradient", "inner_gradient", "inner_products")
 Task = Quadratic | QuadraticWithWaves
 
 
-class Curve(NamedTuple):
+class StepSizeRuns(NamedTuple):
     """The runs of one step size."""
 
     eta: float
@@ -120,10 +120,10 @@ def count(options: Options) -> int:
     return len(problems_of(options.quick)) * len(orders_of(options.quick))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     results = measure(options.quick, seeds_of(options), piece)
     found = summary(results)
-    return Findings(
+    return Conclusion(
         judged(found), found, report(found), lambda folder: plot(results, folder), lambda path: write(results, path)
     )
 
@@ -161,7 +161,7 @@ def measure(quick: bool, seeds: int | None, piece: Piece) -> dict[str, dict[str,
             metrics = metrics_of(task)
             results[problem] = {}
             for name in orders_of(quick):
-                work = functools.partial(_piece, task, metrics, ORDERS[name], etas, seeds, alpha_seeds)
+                work = functools.partial(_piece, task, metrics, ORDERS[name], etas, (seeds, alpha_seeds))
                 results[problem][name] = piece(f"{problem} {name}", steps, work)
     return results
 
@@ -203,13 +203,13 @@ def _piece(
     metrics: Any,
     order: Order,
     etas: np.ndarray,
-    seeds: int,
-    alpha_seeds: int,
-    report: Progress,
+    seeds: tuple[int, int],
+    progress: Progress,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
-    runs = _runs(task, metrics, order, etas, seeds, report, checkpoint)
-    return {**runs, "alpha": _alphas(task, order, alpha_seeds)}
+    """The runs and the order's α, which have numbers of seeds of their own."""
+    runs = _runs(task, metrics, order, etas, seeds[0], progress, checkpoint)
+    return {**runs, "alpha": _alphas(task, order, seeds[1])}
 
 
 def _runs(
@@ -218,7 +218,7 @@ def _runs(
     order: Order,
     etas: np.ndarray,
     seeds: int,
-    report: Progress,
+    progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> Arrays:
     arrays: Arrays = {"etas": etas}
@@ -237,7 +237,7 @@ def _runs(
             metrics=metrics,
             record_every=STEPS_BETWEEN_RECORDS,
             checkpoint=checkpoint and _of_step_size(checkpoint, i),
-            progress=functools.partial(_further, report, done),
+            progress=functools.partial(_further, progress, done),
         )
         done += result.steps
         arrays[f"squared_{i}"] = result.history["squared"][0]
@@ -254,8 +254,8 @@ def _of_step_size(checkpoint: Checkpoint, number: int) -> Checkpoint:
     return dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"step-size-{number}", at_end=True)
 
 
-def _further(report: Progress, done: int, step: int, latest: dict[str, Any]) -> None:
-    report(done + step, latest)
+def _further(progress: Progress, done: int, step: int, latest: dict[str, Any]) -> None:
+    progress(done + step, latest)
 
 
 def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
@@ -272,8 +272,10 @@ def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
 # The fits. Means over seeds are taken with many sets of weights at once: equal ones first, then those of resampled seeds.
 
 
-def curves(arrays: Arrays) -> list[Curve]:
-    return [Curve(float(eta), arrays[f"squared_{i}"], arrays[f"calls_{i}"]) for i, eta in enumerate(arrays["etas"])]
+def curves(arrays: Arrays) -> list[StepSizeRuns]:
+    return [
+        StepSizeRuns(float(eta), arrays[f"squared_{i}"], arrays[f"calls_{i}"]) for i, eta in enumerate(arrays["etas"])
+    ]
 
 
 def weights(seeds: int, resamples: int = RESAMPLES) -> np.ndarray:
@@ -305,7 +307,7 @@ def slopes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(enough, slope, np.nan)
 
 
-def step_size_slopes(runs: Sequence[Curve], mixed: np.ndarray) -> np.ndarray:
+def step_size_slopes(runs: Sequence[StepSizeRuns], mixed: np.ndarray) -> np.ndarray:
     """The power of η with which the mean of ‖∇h‖² at the end falls, for every set of weights."""
     ends = np.stack([mixed @ one.squared[:, -1] for one in runs], 1)
     return slopes(np.log([one.eta for one in runs]), np.log(ends))
@@ -317,7 +319,7 @@ def first_below(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return np.stack([values.shape[1] - np.searchsorted(row, levels, side="left") for row in from_here])
 
 
-def calls_to_reach(run: Curve, mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
+def calls_to_reach(run: StepSizeRuns, mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
     """(weights, epsilons): the oracle calls to ε with this step size, infinite where it does not get there.
 
     "last": the mean over seeds of ‖∇h‖² falls below ε² and stays there until the end. "mean", as in the paper's theorem: its mean over the run
@@ -343,7 +345,7 @@ def settled(values: np.ndarray) -> np.ndarray:
     return values[:, -(values.shape[1] // 4) - 1 :].mean(1)
 
 
-def fewest_calls(runs: Sequence[Curve], mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
+def fewest_calls(runs: Sequence[StepSizeRuns], mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
     """(weights, epsilons): the fewest calls over the step sizes; NaN where the grid decides and not the order.
 
     It does where the largest step size is the best, and below √2 times the ‖∇h‖ in which the smallest one ends, where a still smaller one might

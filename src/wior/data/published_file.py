@@ -16,7 +16,7 @@ PART = ".part"  # behind the name of a file that is not yet whole
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishedFile:
     """One file of a data set."""
 
     subfolder: str  # that it lies in, below a folder of data sets
