@@ -126,8 +126,9 @@ def clean(
 ) -> None:
     """Find the wrong labels in your own data.
 
-    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv with a score for every row, a
-    cleaned copy, plots and a summary. Without an argument it runs on the embedded digits, of which 40% get a wrong label.
+    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv
+    with a score for every row, a cleaned copy, plots and a summary. Without an argument it runs on the embedded digits,
+    of which 40% get a wrong label.
     """
     from wior.cleaning import terminal
     from wior.cleaning.command import Request
@@ -231,8 +232,9 @@ def demo(
 ) -> None:
     """Find wrong labels in the embedded digits under three orders.
 
-    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch size
-    and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is refused.
+    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch
+    size and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is
+    refused.
     """
     from wior.experiments.demo import Demo, tables
 
@@ -263,8 +265,8 @@ def reproduce(
 ) -> None:
     """Run one of the paper's experiments and judge its claims.
 
-    Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder. The full versions of
-    cleaning, omniglot and miniimagenet want a GPU.
+    Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder.
+    The full versions of cleaning, omniglot and miniimagenet want a GPU.
     """
     from wior.experiments.experiment import Options
     from wior.experiments.reproduce import EXPERIMENTS
@@ -317,8 +319,9 @@ def run(
 ) -> None:
     """Run one method under one order on a task.
 
-    Where several step sizes are given, or none, the best of them is chosen and reported. With --distributed each device of all processes computes
-    its share of every batch; --out is a folder that all processes see, and process 0 writes and prints.
+    Where several step sizes are given, or none, the best of them is chosen and reported. With --distributed each device
+    of all processes computes its share of every batch; --out is a folder that all processes see, and process 0 writes
+    and prints.
     """
     contest = _contest(task, method, order, steps, batch_size, outer_lr, inner_lr)
     given = (data, seeds, quick, progress, (), distributed)

@@ -1,7 +1,8 @@
 """The command `wior`: what must be in place before anything else is imported.
 
-The imports take a second, and Ctrl-C inside of them would end in a traceback, or be lost. Here a signal ends the program at
-once, with one line; there is nothing to clean up yet. The commands themselves clean up: see `wior.running.interruption`.
+The imports take a second, and Ctrl-C inside of them would end in a traceback, or be lost. Here a signal ends the
+program at once, with one line; there is nothing to clean up yet. The commands themselves clean up: see
+`wior.running.interruption`.
 """
 
 from __future__ import annotations

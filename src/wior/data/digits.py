@@ -8,7 +8,10 @@ from wior.data.rows import Split, split
 
 
 def digits(seed: int = 0, train: int = 1000, clean: int = 400) -> Split:
-    """The digits as 64 features in [0, 1], split at random by `seed`; what `train` and `clean` leave is the test part."""
+    """The digits as 64 features in [0, 1], split at random by `seed`.
+
+    What `train` and `clean` leave is the test part.
+    """
     from sklearn.datasets import load_digits
 
     features, labels = load_digits(return_X_y=True)

@@ -19,7 +19,10 @@ BLOCK = 1 << 16
 
 
 def download(file: PublishedFile, folder: Path, progress: bool = False) -> Path:
-    """The file in `folder`, fetched and verified. `ValueError` where its home has another file, `OSError` where none came."""
+    """The file in `folder`, fetched and verified.
+
+    `ValueError` where its home has another file, `OSError` where none came.
+    """
     assert file.url is not None
     folder.mkdir(parents=True, exist_ok=True)
     target, part = folder / file.name, folder / (file.name + PART)

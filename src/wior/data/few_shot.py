@@ -8,7 +8,10 @@ import numpy as np
 
 
 class ImageClasses(NamedTuple):
-    """As many images of each class: images (classes, per class, height, width, channels) of uint8, and the classes' names."""
+    """As many images of each class.
+
+    Images (classes, per class, height, width, channels) of uint8, and the classes' names.
+    """
 
     images: np.ndarray
     names: tuple[str, ...]

@@ -3,10 +3,10 @@ Larochelle, 2017). ImageNet's terms forbid a public copy, so nothing is download
 
 It is read in one of two layouts, from `mini_imagenet` in a folder of data sets or from the folder itself:
 
-- `train.csv`, `val.csv`, `test.csv` (also as `ravi_train.csv`, and compressed as `.csv.gz`) with the columns filename and
-  label, and beside them `images` with the files. Images of another size are resized with the Lanczos filter.
-- `mini-imagenet-cache-train.pkl`, `-val.pkl`, `-test.pkl`: dicts of `image_data`, the images, and `class_dict`, the places
-  of each class among them. They are read without running what a pickle file may contain: see `pickles.py`.
+- `train.csv`, `val.csv`, `test.csv` (also as `ravi_train.csv`, and compressed as `.csv.gz`) with the columns filename
+  and label, and beside them `images` with the files. Images of another size are resized with the Lanczos filter.
+- `mini-imagenet-cache-train.pkl`, `-val.pkl`, `-test.pkl`: dicts of `image_data`, the images, and `class_dict`, the
+  places of each class among them. They are read without running what a pickle file may contain: see `pickles.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ Classes = dict[str, list[str]]  # the files of each class
 
 
 def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, progress: bool = False) -> FewShotParts:
-    """The images, 84 × 84 × 3, classes sorted by WordNet's names. `strict=False` takes other classes and numbers of images.
+    """The images, 84 × 84 × 3, classes sorted by WordNet's names.
+
+    `strict=False` takes other classes and numbers of images.
 
     Decoded images are kept in the cache (1.3 GB), so that only the first call takes minutes.
     """
@@ -67,9 +69,10 @@ def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, prog
         if found := [path.name for path in (*pickles.values(), *lists.values())]:
             unfinished = unfinished or f" ({base} has {', '.join(found)} alone)"
     raise FileNotFoundError(
-        f"MiniImageNet is not in {looked_in(folder)}{unfinished}, and ImageNet's terms allow no public download. Make it from ImageNet "
-        f"or get it from somebody who has it, and put {LAYOUTS} into {cache_folder() / FOLDERS[0]}, or into DIR/{FOLDERS[0]} of "
-        f"any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A color stand-in is tiny_imagenet_fs"
+        f"MiniImageNet is not in {looked_in(folder)}{unfinished}, and ImageNet's terms allow no public download. Make "
+        f"it from ImageNet or get it from somebody who has it, and put {LAYOUTS} into {cache_folder() / FOLDERS[0]}, "
+        f"or into DIR/{FOLDERS[0]} of any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A "
+        "color stand-in is tiny_imagenet_fs"
     )
 
 
@@ -155,7 +158,7 @@ def read_pickle(path: Path) -> ImageClasses:
 
 
 def _check_split(counts: Mapping[str, Mapping[str, int]], where: Path, strict: bool) -> None:
-    """Raises `ValueError` where the parts share classes, classes differ in size or, if `strict`, they are not Ravi's."""
+    """Raises `ValueError` where parts share classes, classes differ in size or, if `strict`, they are not Ravi's."""
     for part, classes in counts.items():
         if len(set(classes.values())) != 1:
             raise ValueError(
@@ -170,10 +173,11 @@ def _check_split(counts: Mapping[str, Mapping[str, int]], where: Path, strict: b
         found = (len(classes), *set(classes.values()))
         if found != (CLASSES[part], PER_CLASS):
             raise ValueError(
-                f"{where}: {part} must have {CLASSES[part]} classes of {PER_CLASS} images, got {found[0]} of {found[1]}; "
-                "strict=False takes them"
+                f"{where}: {part} must have {CLASSES[part]} classes of {PER_CLASS} images, got {found[0]} of "
+                f"{found[1]}; strict=False takes them"
             )
         if hashlib.sha256("\n".join(sorted(classes)).encode()).hexdigest() != RAVI[part]:
             raise ValueError(
-                f"{where}: the classes of {part} are not those of Ravi's split, first {min(classes)}; strict=False takes them"
+                f"{where}: the classes of {part} are not those of Ravi's split, first {min(classes)}; strict=False "
+                "takes them"
             )

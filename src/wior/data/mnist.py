@@ -44,7 +44,10 @@ def read_part(images: Path, labels: Path, n: int) -> Rows:
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """An idx file: two zero bytes, the type's code, the number of axes, their lengths as big-endian int32, the numbers."""
+    """An idx file.
+
+    Two zero bytes, the type's code, the number of axes, their lengths as big-endian int32, the numbers.
+    """
     data = contents(path)
     start = 4 + 4 * len(shape)
     if data[:3] != bytes((0, 0, UINT8)) or len(data) < start:

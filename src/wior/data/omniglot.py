@@ -1,9 +1,9 @@
 """Omniglot: 1623 characters of 50 alphabets, each drawn by 20 people, as 28 × 28 pixels.
 
 The parts are split by alphabets, 33/5/12: characters of one alphabet resemble each other, so a split of shuffled
-characters tests on what was nearly trained on. The split is that of Vinyals et al. (2016) with one change. Theirs has 1028,
-172 and 423 characters and cuts through Gurmukhi, 41 characters to train and 4 to test; here the whole alphabet is in the
-training part, which makes 1032, 172 and 419.
+characters tests on what was nearly trained on. The split is that of Vinyals et al. (2016) with one change. Theirs has
+1028, 172 and 423 characters and cuts through Gurmukhi, 41 characters to train and 4 to test; here the whole alphabet is
+in the training part, which makes 1032, 172 and 419.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def character_names(alphabets: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -> np.ndarray:
-    """The drawings `.../alphabet/character01/0123_07.png` of an original file, drawer 7 here, as (characters, 20, 28, 28)."""
+    """The drawings of an original file, (characters, 20, 28, 28); drawer 7 is `.../alphabet/character01/0123_07.png`."""
     characters = character_names(alphabets)
     try:
         archive = zipfile.ZipFile(path)
@@ -163,8 +163,9 @@ def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -
         if set(drawings) != set(wanted):
             first = min(set(drawings) ^ set(wanted))
             raise ValueError(
-                f"{path} must have {DRAWERS} drawings of each of {len(characters)} characters of {len(alphabets)} alphabets, "
-                f"got {len(drawings)} drawings; the first that is missing or too many is {'/'.join(map(str, first))}"
+                f"{path} must have {DRAWERS} drawings of each of {len(characters)} characters of {len(alphabets)} "
+                f"alphabets, got {len(drawings)} drawings; the first that is missing or too many is "
+                f"{'/'.join(map(str, first))}"
             )
         images = np.empty((len(wanted), SIDE, SIDE), np.uint8)
         for place, key in enumerate(wanted):

@@ -43,8 +43,8 @@ class PublishedFile:
         if found != expected:
             inside = " of its contents" if self.of_contents else ""
             raise ValueError(
-                f"{path} ({status.st_size:,} bytes) is truncated, damaged or another version: its {algorithm}{inside} is "
-                f"{found}, that of the published file {expected}"
+                f"{path} ({status.st_size:,} bytes) is truncated, damaged or another version: its {algorithm}{inside} "
+                f"is {found}, that of the published file {expected}"
             )
 
     def described_checksum(self) -> str:

@@ -42,7 +42,8 @@ def split(features: np.ndarray, labels: np.ndarray, train: int, clean: int, seed
     n = len(labels)
     if train < 1 or clean < 1 or train + clean >= n:
         raise ValueError(
-            f"train and clean must be at least 1 and leave rows of the {n} to test on, got train={train} and clean={clean}"
+            f"train and clean must be at least 1 and leave rows of the {n} to test on, got train={train} and "
+            f"clean={clean}"
         )
     shuffled = np.random.default_rng(seed).permutation(n)
     parts = np.split(shuffled, [train, train + clean])

@@ -44,7 +44,10 @@ def blobs(
 def glyphs(
     train: int = 60, valid: int = 20, test: int = 20, *, per_class: int = 20, side: int = 28, seed: int = 0
 ) -> FewShotParts:
-    """Drawings (classes, per_class, side, side, 1) of ink 255 on 0: a class is a line through some points, an image one hand's try at it."""
+    """Drawings (classes, per_class, side, side, 1) of ink 255 on 0.
+
+    A class is a line through some points, an image one hand's try at it.
+    """
     random = np.random.default_rng(seed)
 
     def part(name: str, classes: int) -> ImageClasses:

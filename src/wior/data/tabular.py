@@ -56,7 +56,10 @@ def covtype(folder: str | Path | None = None, *, progress: bool = False) -> Rows
 
 
 def standardize(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """`rows` with the mean and the standard deviation of each column of `by` taken out; constant columns are only centered."""
+    """`rows` with the mean and the standard deviation of each column of `by` taken out.
+
+    Constant columns are only centered.
+    """
     mean, deviation = by.mean(0, dtype=np.float64), by.std(0, dtype=np.float64)
     constant = deviation < 1e-7 * np.maximum(np.abs(mean), 1)
     return ((rows - mean) / np.where(constant, 1, deviation)).astype(np.float32)

@@ -1,8 +1,10 @@
-"""Methods under orders on one task: every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+"""Methods under orders on one task.
 
-A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the task's criterion
-at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only the chosen one has all seeds. One
-more run of it by itself, without metrics, tells its seconds a step.
+Every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+
+A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the
+task's criterion at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only
+the chosen one has all seeds. One more run of it by itself, without metrics, tells its seconds a step.
 """
 
 from __future__ import annotations
@@ -140,8 +142,8 @@ def compare(
 ) -> list[Outcome]:
     """Runs every entrant; a piece for each.
 
-    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is chosen by runs
-    of that length with one seed. `mesh` splits the batches of all runs.
+    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is
+    chosen by runs of that length with one seed. `mesh` splits the batches of all runs.
     """
     how = _How(seed_list(seeds), records, timed, tuning_steps, mesh)
     found = []
@@ -245,7 +247,10 @@ def _curves(result: SweepResult, shown: int, task: Task) -> Arrays:
 
 
 def _scores(result: SweepResult, task: Task) -> np.ndarray:
-    """The criterion at the end, (settings, seeds); NaN where x or y is not finite, of which accuracy for one knows nothing."""
+    """The criterion at the end, (settings, seeds).
+
+    NaN where x or y is not finite, of which accuracy for one knows nothing.
+    """
     score = result.final(task.judged_by)
     finite = [np.isfinite(leaf).reshape(*score.shape, -1).all(-1) for leaf in jax.tree.leaves((result.x, result.y))]
     return np.where(np.logical_and.reduce(finite) & np.isfinite(score), score, np.nan)
@@ -258,7 +263,10 @@ def _best(scores: np.ndarray, task: Task) -> int | None:
 
 
 def _pace(task: Task, algorithm: Algorithm, guess: float, options: dict[str, Any]) -> float:
-    """Seconds a step of a run by itself: the fastest of three stretches, each a pass over the data and no shorter than can be timed."""
+    """Seconds a step of a run by itself.
+
+    The fastest of three stretches, each a pass over the data and no shorter than can be timed.
+    """
     sizes, batch = task.problem.sizes(), task.batch_size
     batches = dict(zip(("outer", "inner"), batch if isinstance(batch, tuple) else (batch, batch), strict=True))
     # what happens once in a pass has its share; the inner sets of conditional problems are passed in every step
@@ -299,7 +307,10 @@ def rows(task: Task, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def spread(values: np.ndarray) -> dict[str, Any]:
-    """Mean and standard deviation over seeds; `None` for what does not exist: a diverged run, the deviation of one seed."""
+    """Mean and standard deviation over seeds.
+
+    `None` for what does not exist: a diverged run, the deviation of one seed.
+    """
     mean, std = mean_and_deviation(values)
     return {
         "mean": _number(mean),

@@ -28,7 +28,10 @@ PAPERS: dict[type[Problem], str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Contest:
-    """Methods × orders on a named task; the paper's method for the problem, and the task's own numbers, where none are given."""
+    """Methods × orders on a named task.
+
+    The paper's method for the problem, and the task's own numbers, where none are given.
+    """
 
     name: str
     methods: tuple[str, ...] = ()
@@ -51,7 +54,8 @@ class Contest:
         for name in self.methods:
             if METHODS[name].solves not in more_general(problem):
                 raise ValueError(
-                    f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is {problem.__name__}"
+                    f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is "
+                    f"{problem.__name__}"
                 )
 
     def entrants(self, task: Task) -> list[Entrant]:
@@ -109,8 +113,8 @@ def _protocol(task: Task) -> str:
         f"{name} in {{{', '.join(f'{value:g}' for value in values)}}}" for name, values in task.grid.items()
     )
     return (
-        f"Batches of {task.batch_size}, {task.steps} steps; {grid}, every other rate of a method like the inner one; the setting of a method is the one "
-        f"with the best mean of: {task.measures[task.judged_by].label}."
+        f"Batches of {task.batch_size}, {task.steps} steps; {grid}, every other rate of a method like the inner one; "
+        f"the setting of a method is the one with the best mean of: {task.measures[task.judged_by].label}."
     )
 
 

@@ -1,8 +1,8 @@
 """The demo: does the order of the examples matter when wrong labels are to be found?
 
 Hyper-data cleaning on the embedded digits. WiOR-BO under two orders without replacement against WiR-BO, the paper's
-control with independent draws, at equal step sizes, batch size and number of steps. A seed is the seed of the order, and all
-runs share the wrong labels and the starting network.
+control with independent draws, at equal step sizes, batch size and number of steps. A seed is the seed of the order,
+and all runs share the wrong labels and the starting network.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BATCH = 25
 STEPS, QUICK_STEPS = 1000, 200  # later the network fits the clean rows by heart and F1 falls, under every order
 DATA_SEED = 0
 
-# of the 36 in {30, 100, 300, 1000} × {0.1, 0.3, 1} × {0.03, 0.1, 0.3}, ten seeds each, these are second for the control,
-# WiR-BO, in clean loss and in F1 (random reshuffling: fifth and first; shuffle once: second and tenth)
+# of the 36 in {30, 100, 300, 1000} × {0.1, 0.3, 1} × {0.03, 0.1, 0.3}, ten seeds each, these are second for the
+# control, WiR-BO, in clean loss and in F1 (random reshuffling: fifth and first; shuffle once: second and tenth)
 STEP_SIZES = {"outer_lr": (100.0,), "inner_lr": (0.3,), "adjoint_lr": (0.1,)}
 
 ENTRANTS = (
@@ -130,15 +130,16 @@ def tables(summary: Mapping[str, Any]) -> Group:
     quality = _table(
         f"{task['wrong_labels']} of {task['train_rows']} labels wrong ({task['noise']}); after {steps} steps, {over}",
         tuple(f"{measure.label} {'↑' if measure.largest else '↓'}" for measure in MEASURES.values()),
-        f"Loss on the {task['clean_rows']} clean rows, accuracy on {task['test_rows']} test rows. F1 of the rows kept as "
-        f"clean, weight > ½ (keeping all: {task['f1_of_keeping_all']:.3f}). AUROC of the weight as a score for 'this label "
-        "is right'. Seeds are seeds of the order; the wrong labels and the starting network are the same in all runs.",
+        f"Loss on the {task['clean_rows']} clean rows, accuracy on {task['test_rows']} test rows. F1 of the rows kept "
+        f"as clean, weight > ½ (keeping all: {task['f1_of_keeping_all']:.3f}). AUROC of the weight as a score for "
+        "'this label is right'. Seeds are seeds of the order; the wrong labels and the starting network are the same "
+        "in all runs.",
     )
     cost = _table(
         "Cost of one run",
         ("seconds", "∇f", "∇g", "JV", "HV", "backward passes"),
-        "Seconds in steps of a run by itself, without compilation and metrics, at the pace of its fastest stretch. Calls in "
-        "examples: gradients of f and g, Jacobian- and Hessian-vector products.",
+        "Seconds in steps of a run by itself, without compilation and metrics, at the pace of its fastest stretch. "
+        "Calls in examples: gradients of f and g, Jacobian- and Hessian-vector products.",
     )
     for row in rows:
         pace = row["microseconds_a_step"]

@@ -129,7 +129,10 @@ def perform(
 
 
 def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any]:
-    """What the other processes do of `perform`: their share of every run. Process 0 says which are to be made, and writes."""
+    """What the other processes do of `perform`: their share of every run.
+
+    Process 0 says which are to be made, and writes.
+    """
     work = work_folder(out)
 
     def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
@@ -148,8 +151,7 @@ def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], f
     quick = " A quick version: fewer steps and settings than the figure." if options["quick"] else ""
     verdicts = f"## Verdicts\n\n{claims.markdown(found.claims)}\n\n" if found.claims else ""
     return (
-        f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n"
-        f"`wior {command}`, {seeds} seed{'s' if seeds > 1 else ''}, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
-        f"{quick} Every setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n"
-        f"{verdicts}{found.text}\n"
+        f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n`wior {command}`, {seeds} seed{'s' if seeds > 1 else ''}, on "
+        f"{config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}.{quick} Every "
+        f"setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n{verdicts}{found.text}\n"
     )

@@ -1,6 +1,9 @@
-"""Ctrl-C during a run: held back until the block of steps ends, so that the run can save and hand over what it has reached.
+"""Ctrl-C during a run.
 
-A program may also have other signals act like Ctrl-C (`as_ctrl_c`), so that what is unfinished is removed whichever ends it.
+Held back until the block of steps ends, so that the run can save and hand over what it has reached.
+
+A program may also have other signals act like Ctrl-C (`as_ctrl_c`), so that what is unfinished is removed whichever
+ends it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,10 @@ SECONDS_BETWEEN_LINES = 30.0
 
 @contextlib.contextmanager
 def bar(show: bool | Progress, title: str, total: int) -> Iterator[Progress]:
-    """Yields `progress(step, latest)` of a run of `total` steps. Where `show` is such a function itself, it is told instead."""
+    """Yields `progress(step, latest)` of a run of `total` steps.
+
+    Where `show` is such a function itself, it is told instead.
+    """
     if callable(show):
         yield show
         return
@@ -30,7 +33,10 @@ def bar(show: bool | Progress, title: str, total: int) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def pieces(show: bool, title: str, total: int) -> Iterator[Callable[[str, int], Progress]]:
-    """Yields `begin(name, steps)`, told before each of `total` pieces of work; it returns the progress within that piece."""
+    """Yields `begin(name, steps)`, told before each of `total` pieces of work.
+
+    It returns the progress within that piece.
+    """
     with _shown(show, title, None) as at:
         done = -1
 

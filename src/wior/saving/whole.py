@@ -1,7 +1,7 @@
 """A file or a folder appears whole or not at all.
 
-What is written lies beside its place under a hidden name, and is renamed when it is complete. When something fails, or a
-signal ends the program, it is removed again, together with the folders that were made for it.
+What is written lies beside its place under a hidden name, and is renamed when it is complete. When something fails, or
+a signal ends the program, it is removed again, together with the folders that were made for it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def make_folder(folder: Path, for_path: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path, unfinished: Path) -> Iterator[None]:
-    """An error of the system names `path` where it names no file, as on a full disk, or a file that is not in its place yet."""
+    """An error of the system names `path` where it names no file, as on a full disk, or an unfinished one."""
     try:
         yield
     except OSError as error:
