@@ -144,7 +144,7 @@ def clean(
     if order not in BY_NAME:
         raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
     widths = _widths(hidden)
-    with _one_line(debug, "" if checkpoint is None else "the same command with --resume goes on"):
+    with _one_line(debug, "" if checkpoint is None else "the same command with --resume continues"):
         request = Request(
             train=train if train is not None else Path(),
             out=out,
@@ -418,7 +418,7 @@ def _perform(
     from wior.experiments.experiment import Options, perform
 
     folder = out or Path("wior-" + command.replace(" ", "-"))
-    with _one_line(debug, f"'wior {command} --resume' with the same options goes on"):
+    with _one_line(debug, f"'wior {command} --resume' with the same options continues"):
         return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
 
 

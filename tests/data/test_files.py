@@ -30,7 +30,7 @@ def test_the_places_in_their_order(tmp_path, cache, monkeypatch):
     (tmp_path / "variable" / "b.bin").unlink()
     assert files.find(source) == cache / "set" / "b.bin"
     (cache / "set" / "b.bin").unlink()
-    with pytest.raises(FileNotFoundError, match="not to be had at a public address"):
+    with pytest.raises(FileNotFoundError, match="it has no public address"):
         files.find(source)
 
 

@@ -64,7 +64,7 @@ def _fetch(url: str, part: Path, at: Callable[[int, int | None], None]) -> None:
         if now <= before:
             break
     raise ConnectionError(
-        f"the connection ended after {now:,} of {total:,} bytes; they are kept and the next try goes on"
+        f"the connection ended after {now:,} of {total:,} bytes; they are kept, and the next try continues"
     )
 
 

@@ -35,7 +35,7 @@ def find(*alternatives: PublishedFile, folder: str | Path | None = None, progres
                 status = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
                 reason = f"it could not be downloaded ({status}{failure or error})"
                 raise FileNotFoundError(_what_to_do(names, data_set, reason, alternatives, folder)) from error
-    reason = "it is not to be had at a public address"
+    reason = "it has no public address"
     raise FileNotFoundError(_what_to_do(names, data_set, reason, alternatives, folder))
 
 

@@ -147,7 +147,7 @@ def character_names(alphabets: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -> np.ndarray:
-    """The drawings of an original file, (characters, 20, 28, 28); drawer 7 is `.../alphabet/character01/0123_07.png`."""
+    """The drawings of a published file (characters, 20, 28, 28); `.../alphabet/character01/0123_07.png` is of drawer 7."""
     characters = character_names(alphabets)
     try:
         archive = zipfile.ZipFile(path)

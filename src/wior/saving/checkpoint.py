@@ -170,7 +170,7 @@ class Store:
                 self._damaged.add(step)
                 continue
             if problems:
-                warnings.warn(f"{self._named}: {'; '.join(problems)}; going on from step {step}", stacklevel=3)
+                warnings.warn(f"{self._named}: {'; '.join(problems)}; resuming from step {step}", stacklevel=3)
             return saved
         if problems:
             raise ValueError(
