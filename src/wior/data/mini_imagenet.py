@@ -47,11 +47,29 @@ Classes = dict[str, list[str]]  # the files of each class
 
 
 def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, progress: bool = False) -> FewShotParts:
-    """The images, 84 × 84 × 3, classes sorted by WordNet's names.
-
-    `strict=False` takes other classes and numbers of images.
+    """MiniImageNet's images, 84 × 84 × 3.
 
     Decoded images are kept in the cache (1.3 GB), so that only the first call takes minutes.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA` and in the cache. Nothing is downloaded.
+    strict : bool
+        Accept nothing but Ravi's classes with 600 images each.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    FewShotParts
+        64, 16 and 20 classes of 600 images, sorted by their names in WordNet.
+
+    Examples
+    --------
+    >>> from wior.data import mini_imagenet
+    >>> mini_imagenet("data").train.images.shape  # doctest: +SKIP
+    (64, 600, 84, 84, 3)
     """
     unfinished = ""
     for place, name in itertools.product(places(folder), FOLDERS):

@@ -26,7 +26,26 @@ FILES = {
 
 
 def mnist(folder: str | Path | None = None, *, progress: bool = False) -> TrainTest:
-    """Features (n, 784) in [0, 1] and labels 0 to 9."""
+    """MNIST: features (n, 784) in [0, 1] and labels 0 to 9.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    TrainTest
+        60000 and 10000 rows.
+
+    Examples
+    --------
+    >>> from wior.data import mnist
+    >>> mnist().train.features.shape  # doctest: +SKIP
+    (60000, 784)
+    """
     paths = {name: find(source, folder=folder, progress=progress) for name, source in FILES.items()}
 
     def part(prefix: str, n: int) -> Rows:

@@ -110,7 +110,26 @@ BACKGROUND_ZIP, EVALUATION_ZIP = (
 
 
 def omniglot(folder: str | Path | None = None, *, progress: bool = False) -> FewShotParts:
-    """1032, 172 and 419 characters, 20 drawings each, 28 × 28 × 1, ink 255 on 0, not rotated."""
+    """Omniglot's drawings, 28 × 28 × 1, ink 255 on 0, not rotated.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    FewShotParts
+        1032, 172 and 419 characters of 33, 5 and 12 alphabets, 20 drawings each.
+
+    Examples
+    --------
+    >>> from wior.data import omniglot
+    >>> omniglot().train.images.shape  # doctest: +SKIP
+    (1032, 20, 28, 28, 1)
+    """
     characters = sum(BACKGROUND.values()) + sum(EVALUATION.values())
     expected = {"images": ((characters, DRAWERS, SIDE, SIDE), "uint8")}
     path = find(ARRAYS, BACKGROUND_ZIP, folder=folder, progress=progress)

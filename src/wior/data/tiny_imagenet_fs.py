@@ -30,7 +30,26 @@ FILES = {
 
 
 def tiny_imagenet_fs(folder: str | Path | None = None, *, progress: bool = False) -> FewShotParts:
-    """The stand-in's images, 64 × 64 × 3, decoded from JPEG; the names are WordNet's. Takes some seconds."""
+    """The stand-in's images, 64 × 64 × 3, decoded from JPEG. Takes some seconds.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    FewShotParts
+        64, 16 and 20 classes of 250 images, named as in WordNet.
+
+    Examples
+    --------
+    >>> from wior.data import tiny_imagenet_fs
+    >>> tiny_imagenet_fs().train.images.shape  # doctest: +SKIP
+    (64, 250, 64, 64, 3)
+    """
     paths = {part: find(source, folder=folder, progress=progress) for part, source in FILES.items()}
     return FewShotParts(*(read_part(paths[part], CLASSES[part], PER_CLASS, progress) for part in CLASSES))
 
