@@ -1,6 +1,5 @@
 """The command line as a user meets it, and the folder the demo leaves."""
 
-import csv
 import json
 import os
 import subprocess
@@ -14,9 +13,9 @@ import wior
 from runs import run_main
 from wior import cli
 from wior.experiments import demo
-from wior.saving.folders import whole_folder
+from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder
 
-FILES = {"summary.json", "curves.csv", "comparison.png"}
+FILES = {"summary.json", "config.json", "history.jsonl", "report.md", "comparison.png", "comparison.pdf"}
 WIOR = Path(sys.executable).with_name("wior")
 
 
@@ -77,39 +76,57 @@ def test_the_plot_is_a_picture(runs):
 def test_the_summary_has_what_the_tables_show(runs):
     _, _, made, _ = runs
     summary = json.loads(made["summary.json"])
-    assert set(summary) == {"made_by", "version", "jax", "device", "task", "settings", "methods"}
+    assert set(summary) == {"made_by", "version", "device", "claims", "task", "methods", "files"}
+    assert set(summary["files"]) == FILES
     assert summary["version"] == wior.__version__
     assert summary["task"]["wrong_labels"] == 500
-    assert summary["settings"]["seeds"] == [0, 1]
-    steps, batch = summary["settings"]["steps"], summary["settings"]["batch_size"]
-    assert [(row["method"], row["order"]) for row in summary["methods"]] == [
-        ("WiOR-BO", "random reshuffling"),
-        ("WiOR-BO", "shuffle once"),
-        ("WiR-BO", "independent"),
-    ]
+    config = json.loads(made["config.json"])
+    assert config["options"]["seeds"] == 2
+    steps, batch = config["settings"]["steps"], config["settings"]["batch_size"]
+    assert {row["label"] for row in summary["methods"]} == {
+        "WiOR-BO, random reshuffling",
+        "WiOR-BO, shuffle once",
+        "WiR-BO, independent",
+    }
     for row in summary["methods"]:
+        assert row["setting"] == {"outer_lr": 100, "inner_lr": 0.3, "adjoint_lr": 0.1}
+        assert (row["steps"], row["diverged"]) == (steps, False)
         for metric in ("clean_loss", "f1", "auroc", "accuracy"):
             assert set(row[metric]) == {"mean", "std", "seeds"}
             low, high = min(row[metric]["seeds"]), max(row[metric]["seeds"])
             assert low <= row[metric]["mean"] <= high
             assert row[metric]["std"] == pytest.approx((high - low) / 2**0.5)
-        assert row["seconds"] > 0
+        assert row["microseconds_a_step"] > 0
         assert row["f1"]["mean"] > summary["task"]["f1_of_keeping_all"]
-        streams, passes = (1, 3) if row["method"] == "WiOR-BO" else (2, 7)
+        streams, passes = (1, 3) if "WiOR-BO" in row["label"] else (2, 7)
         assert row["outer_gradients"] == streams * steps * batch
         for call in ("inner_gradients", "jacobian_products", "hessian_products"):
             assert row[call] == steps * batch
         assert row["backward_passes"] == passes * steps
 
 
-def test_the_curves_end_at_the_summary(runs):
+def test_the_history_ends_at_the_summary(runs):
     _, _, made, _ = runs
-    summary = json.loads(made["summary.json"])
-    rows = list(csv.DictReader(made["curves.csv"].decode().splitlines()))
-    last = [row for row in rows if int(row["step"]) == summary["settings"]["steps"]]
+    methods = json.loads(made["summary.json"])["methods"]
+    rows = [json.loads(line) for line in made["history.jsonl"].decode().splitlines()]
+    last = [row for row in rows if row["step"] == methods[0]["steps"]]
     assert len(last) == 6
-    expected = [value for row in summary["methods"] for value in row["f1"]["seeds"]]
-    assert [float(row["f1"]) for row in last] == pytest.approx(expected, abs=1e-5)
+    found = {(row["label"], row["seed"]): row["f1"] for row in last}
+    for row in methods:
+        assert [found[row["label"], seed] for seed in (0, 1)] == row["f1"]["seeds"]
+
+
+def test_the_numbers_are_those_of_the_first_demo(runs):
+    """Two seeds and 200 steps, as printed before the demo shared its comparison with the other commands."""
+    _, _, made, _ = runs
+    found = {row["label"]: row for row in json.loads(made["summary.json"])["methods"]}
+    for label, printed in {
+        "WiOR-BO, random reshuffling": (0.553, 0.940, 0.988, 0.859),
+        "WiOR-BO, shuffle once": (0.560, 0.935, 0.981, 0.852),
+        "WiR-BO, independent": (0.575, 0.920, 0.968, 0.835),
+    }.items():
+        means = [found[label][name]["mean"] for name in ("clean_loss", "f1", "auroc", "accuracy")]
+        assert means == pytest.approx(printed, abs=1e-3)
 
 
 def test_json_goes_alone_to_stdout_and_the_same_seeds_give_the_same_numbers(runs):
@@ -117,10 +134,11 @@ def test_json_goes_alone_to_stdout_and_the_same_seeds_give_the_same_numbers(runs
     assert again.returncode == 0, again.stderr
     assert again.stderr == ""
     printed = json.loads(again.stdout)
+    assert printed.pop("folder") == "wior-demo"
     assert printed == json.loads((folder / "wior-demo" / "summary.json").read_text())
 
     def without_time(summary):
-        methods = [{k: v for k, v in row.items() if "seconds" not in k} for row in summary["methods"]]
+        methods = [{k: v for k, v in row.items() if "second" not in k} for row in summary["methods"]]
         return summary | {"methods": methods}
 
     assert without_time(printed) == without_time(json.loads(made["summary.json"]))
@@ -173,7 +191,7 @@ def test_a_traceback_is_shown_on_request_only(monkeypatch, capsys):
     def fail(*_, **__):
         raise RuntimeError("first line\nsecond line")
 
-    monkeypatch.setattr(demo, "demo", fail)
+    monkeypatch.setattr(demo.Demo, "task", fail)
     assert run_main(monkeypatch, capsys, "demo") == (1, "", "wior: first line second line\n")
     monkeypatch.setattr(sys, "argv", ["wior", "demo", "--debug"])
     with pytest.raises(RuntimeError, match="first line"):
@@ -184,21 +202,22 @@ def test_a_traceback_is_shown_on_request_only(monkeypatch, capsys):
 
 
 def fill(folder, text):
-    (folder / demo.SUMMARY).write_text(json.dumps({"made_by": demo.MADE_BY, "text": text}))
+    (folder / CONFIG).write_text(json.dumps({"made_by": "wior demo"}))
+    (folder / SUMMARY).write_text(json.dumps({"made_by": "wior demo", "text": text, "files": [SUMMARY, "old.txt"]}))
 
 
 def write(out, text, then=lambda: None):
-    with whole_folder(out, demo.is_a_demo) as folder:
+    with whole_folder(out, made_by_wior) as folder:
         fill(folder, text)
         then()
 
 
 def test_a_folder_appears_whole(tmp_path):
     out = tmp_path / "new" / "out"
-    with whole_folder(out, demo.is_a_demo) as folder:
+    with whole_folder(out, made_by_wior) as folder:
         assert not out.exists()
         fill(folder, "one")
-    assert json.loads((out / demo.SUMMARY).read_text())["text"] == "one"
+    assert json.loads((out / SUMMARY).read_text())["text"] == "one"
     assert list(out.parent.iterdir()) == [out]
     assert out.stat().st_mode == out.parent.stat().st_mode
 
@@ -206,13 +225,22 @@ def test_a_folder_appears_whole(tmp_path):
 def test_an_earlier_demo_is_replaced(tmp_path):
     out = tmp_path / "out"
     for text in ("one", "two"):
-        with whole_folder(out, demo.is_a_demo) as folder:
+        with whole_folder(out, made_by_wior) as folder:
             fill(folder, text)
             if text == "one":
-                (folder / demo.CURVES).write_text("old")
-    assert json.loads((out / demo.SUMMARY).read_text())["text"] == "two"
-    assert [path.name for path in out.iterdir()] == [demo.SUMMARY]
+                (folder / "old.txt").write_text("old")
+    assert json.loads((out / SUMMARY).read_text())["text"] == "two"
+    assert {path.name for path in out.iterdir()} == {CONFIG, SUMMARY}
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_the_folder_of_the_first_demo_is_replaced(tmp_path):
+    """It had no configuration."""
+    (tmp_path / "out").mkdir()
+    for name, text in {"summary.json": '{"made_by": "wior demo"}', "curves.csv": "", "comparison.png": ""}.items():
+        (tmp_path / "out" / name).write_text(text)
+    write(tmp_path / "out", "new")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {CONFIG, SUMMARY}
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -227,7 +255,7 @@ def test_a_failed_demo_leaves_what_was_there(tmp_path, error):
             write(out, "half", then=fail)
         assert list(tmp_path.iterdir()) == [out] * existed
         write(out, "whole")
-    assert json.loads((out / demo.SUMMARY).read_text())["text"] == "whole"
+    assert json.loads((out / SUMMARY).read_text())["text"] == "whole"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +265,8 @@ def test_a_failed_demo_leaves_what_was_there(tmp_path, error):
         {"summary.json": "{}"},
         {"summary.json": "not json"},
         {"summary.json": '{"made_by": "another program"}'},
-        {"summary.json": f'{{"made_by": "{demo.MADE_BY}"}}', "notes.txt": "mine"},
+        {"summary.json": '{"made_by": "wior demo"}', "notes.txt": "mine"},
+        {"config.json": '{"made_by": "wior demo"}', "summary.json": '{"files": []}', "notes.txt": "mine"},
         {"curves.csv": "mine"},
     ],
 )
@@ -246,7 +275,7 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path, content):
     out.mkdir()
     for name, text in content.items():
         (out / name).write_text(text)
-    with pytest.raises(FileExistsError, match="left as it is"), whole_folder(out, demo.is_a_demo):
+    with pytest.raises(FileExistsError, match="left as it is"), whole_folder(out, made_by_wior):
         pytest.fail("the work began")
     assert {path.name: path.read_text() for path in out.iterdir()} == content
 
@@ -267,4 +296,4 @@ def test_a_folder_filled_by_another_during_the_run_is_refused(tmp_path):
 def test_an_empty_folder_is_used(tmp_path):
     (tmp_path / "out").mkdir()
     write(tmp_path / "out", "one")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [demo.SUMMARY]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {CONFIG, SUMMARY}

@@ -101,8 +101,9 @@ def step_size(name: str, value: Any) -> None:
         jax.eval_shape(value, jax.ShapeDtypeStruct((), jnp.int32))
     except NOT_TRACEABLE as error:
         raise TypeError(
-            f"{name} is a schedule that asks for the value of the step ({type(error).__name__}), by a Python `if` or a function of numpy, "
-            "say; it is compiled and must hold for every step: use jnp.where(step < 100, 0.1, 0.01) or optax.join_schedules"
+            f"{name} is a schedule that asks for the value of the step ({type(error).__name__}), by a Python `if` or a "
+            "function of numpy, say; it is compiled and must hold for every step: use jnp.where(step < 100, 0.1, 0.01) "
+            "or optax.join_schedules"
         ) from error
 
 
@@ -150,8 +151,8 @@ def rows(name: str, data: Tree) -> int:
         return data.n
     if data is None:
         raise ValueError(
-            f"{name} is None; it must be a tree of arrays with one row for each example. A loss that reads no data takes a single row "
-            "and ignores it: give np.zeros((1, 1))"
+            f"{name} is None; it must be a tree of arrays with one row for each example. A loss that reads no data "
+            "takes a single row and ignores it: give np.zeros((1, 1))"
         )
     readable(name, data)
     leaves = jax.tree_util.tree_leaves_with_path(sources.shapes(data))
@@ -163,11 +164,13 @@ def rows(name: str, data: Tree) -> int:
             shape = jnp.shape(leaf)
         except TypeError:
             raise TypeError(
-                f"{path_name(name, path)} must be an array with one row for each example, got {type(leaf).__name__}: {leaf!r:.80}"
+                f"{path_name(name, path)} must be an array with one row for each example, got {type(leaf).__name__}: "
+                f"{leaf!r:.80}"
             ) from None
         if not shape:
             raise ValueError(
-                f"{path_name(name, path)} is a single number, {leaf!r}; it must be an array with one row for each example"
+                f"{path_name(name, path)} is a single number, {leaf!r}; it must be an array with one row for each "
+                "example"
             )
         lengths[path_name(name, path)] = shape[0]
     if len(set(lengths.values())) > 1:
@@ -233,7 +236,10 @@ def arrays(name: str, data: Tree) -> Tree:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """An array whose type does not give way to others': one that does would be a second program after its first step."""
+    """An array whose type does not give way to others'.
+
+    One that does would be a second program after its first step.
+    """
     array = jnp.asarray(leaf)
     return jax.lax.convert_element_type(array, array.dtype)
 
@@ -249,7 +255,8 @@ def floating(name: str, variable: Tree) -> Tree:
         dtype = jnp.result_type(leaf) if not isinstance(leaf, (int, bool)) else jnp.dtype(type(leaf))
         if not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(
-                f"{path_name(name, path)} has dtype {dtype}; it is differentiated and must be floating point, for example float32"
+                f"{path_name(name, path)} has dtype {dtype}; it is differentiated and must be floating point, for "
+                "example float32"
             )
         # what lies on many devices is looked at where it lies
         spread = isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
@@ -264,7 +271,8 @@ def _demand_array(leaf_name: str, name: str, leaf: Any) -> None:
     """Refuses a leaf of a variable that is no array of numbers."""
     if _is_list_of_numbers(leaf):
         raise TypeError(
-            f"{leaf_name} is a list of numbers, {leaf!r:.60}, which is a tree of single numbers; give one array, jnp.asarray([...], float)"
+            f"{leaf_name} is a list of numbers, {leaf!r:.60}, which is a tree of single numbers; give one array, "
+            "jnp.asarray([...], float)"
         )
     wrong = sources.instead_of(leaf)
     if wrong is not None:
@@ -277,9 +285,10 @@ def _demand_array(leaf_name: str, name: str, leaf: Any) -> None:
         dtype = getattr(leaf, "dtype", None)
         is_what = "is a function" if callable(leaf) and dtype is None else f"is of type {type(leaf).__name__}"
         raise TypeError(
-            f"{leaf_name} {is_what}, {leaf!r:.80}, and no array of floating-point numbers{f' (its dtype is {dtype})' if dtype is not None else ''}; "
-            f"{name} is differentiated leaf by leaf. Of a module give its arrays alone and put it together again inside the losses: "
-            "eqx.partition(model, eqx.is_inexact_array) and eqx.combine for equinox, nnx.split(model, nnx.Param, ...) and nnx.merge for flax"
+            f"{leaf_name} {is_what}, {leaf!r:.80}, and no array of floating-point "
+            f"numbers{f' (its dtype is {dtype})' if dtype is not None else ''}; {name} is differentiated leaf by leaf. "
+            "Of a module give its arrays alone and put it together again inside the losses: eqx.partition(model, "
+            "eqx.is_inexact_array) and eqx.combine for equinox, nnx.split(model, nnx.Param, ...) and nnx.merge for flax"
         ) from None
 
 
@@ -288,8 +297,9 @@ def warn_of_few_digits(name: str, variable: Tree) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(variable):
         if leaf.dtype.itemsize < 4:
             warnings.warn(
-                f"{path_name(name, path)} is {leaf.dtype}: a step below about 1/{2 / float(jnp.finfo(leaf.dtype).eps):.0f} of a value is lost in it; "
-                "keep x and y in float32, and cast inside the losses where they are to be computed in half precision",
+                f"{path_name(name, path)} is {leaf.dtype}: a step below about "
+                f"1/{2 / float(jnp.finfo(leaf.dtype).eps):.0f} of a value is lost in it; keep x and y in float32, and "
+                "cast inside the losses where they are to be computed in half precision",
                 stacklevel=4,
             )
 
@@ -304,8 +314,8 @@ def scalar_loss(name: str, loss: Callable[..., Any], *args: Any) -> None:
         )
     if found.shape != () and found.shape[:1] == (rows_given,):
         raise ValueError(
-            f"{name} must return one number, the mean loss of the batch; for a batch of {rows_given} rows it returns an array of shape "
-            f"{found.shape}, one loss for each row: take the mean, jnp.mean(...)"
+            f"{name} must return one number, the mean loss of the batch; for a batch of {rows_given} rows it returns "
+            f"an array of shape {found.shape}, one loss for each row: take the mean, jnp.mean(...)"
         )
     if found.shape != ():
         raise ValueError(
@@ -326,8 +336,8 @@ def mean_of_rows(name: str, found: Tree, batch: Tree, like: Tree) -> None:
     returned = [jnp.shape(leaf) for leaf in jax.tree.leaves(found)]
     if returned == [(rows_given, *shape) for shape in shapes]:
         raise ValueError(
-            f"{name} must return the mean over the rows of the batch, shaped like y0; for a batch of {rows_given} rows it returns "
-            f"{jax.tree.map(_describe, found)}, one value for each row: take the mean, jnp.mean(..., axis=0)"
+            f"{name} must return the mean over the rows of the batch, shaped like y0; for a batch of {rows_given} rows "
+            f"it returns {jax.tree.map(_describe, found)}, one value for each row: take the mean, jnp.mean(..., axis=0)"
         )
 
 
@@ -340,7 +350,8 @@ def same_structure(name: str, found: Tree, like_name: str, like: Tree) -> None:
     )
     if found_paths != like_paths:
         raise ValueError(
-            f"{name} must have the structure and shapes of {like_name}: found {describe(found)}, expected {describe(like)}"
+            f"{name} must have the structure and shapes of {like_name}: found {describe(found)}, expected "
+            f"{describe(like)}"
         )
     for a in jax.tree.leaves(found):
         if not jnp.issubdtype(a.dtype, jnp.floating):

@@ -16,6 +16,7 @@ import typer
 from wior.instruments import listing
 from wior.instruments.methods import methods
 from wior.problems import CLASSES
+from wior.running.interruption import as_ctrl_c, comes_from_interruption
 from wior.version import __version__
 
 if TYPE_CHECKING:
@@ -125,8 +126,9 @@ def clean(
 ) -> None:
     """Find the wrong labels in your own data.
 
-    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv with a score for every row, a
-    cleaned copy, plots and a summary. Without an argument it runs on the embedded digits, of which 40% get a wrong label.
+    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv
+    with a score for every row, a cleaned copy, plots and a summary. Without an argument it runs on the embedded digits,
+    of which 40% get a wrong label.
     """
     from wior.cleaning import terminal
     from wior.cleaning.command import Request
@@ -142,38 +144,34 @@ def clean(
     if order not in BY_NAME:
         raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
     widths = _widths(hidden)
-    try:
-        with _one_line(debug):
-            request = Request(
-                train=train if train is not None else Path(),
-                out=out,
-                label=label,
-                verified=verified,
-                verified_column=verified_column,
-                id_column=id_column,
-                ignore=_names(ignore),
-                relabel=relabel,
-                settings={
-                    "threshold": threshold,
-                    "random_state": seed,
-                    "weighting": weighting.value,
-                    "model": model.value,
-                    "hidden": widths or None,
-                    "outer_lr": outer_lr,
-                    "inner_lr": inner_lr,
-                    "l2": l2,
-                    "epochs": epochs,
-                    "batch_size": batch_size,
-                    "order": BY_NAME[order],
-                },
-                progress=progress,
-                checkpoint=checkpoint,
-                resume=resume,
-            )
-            summary = clean_digits(request) if train is None else clean_files(request)
-    except KeyboardInterrupt:
-        _say("interrupted" + ("" if checkpoint is None else "; the same command with --resume goes on"))
-        raise typer.Exit(INTERRUPTED) from None
+    with _one_line(debug, "" if checkpoint is None else "the same command with --resume continues"):
+        request = Request(
+            train=train if train is not None else Path(),
+            out=out,
+            label=label,
+            verified=verified,
+            verified_column=verified_column,
+            id_column=id_column,
+            ignore=_names(ignore),
+            relabel=relabel,
+            settings={
+                "threshold": threshold,
+                "random_state": seed,
+                "weighting": weighting.value,
+                "model": model.value,
+                "hidden": widths or None,
+                "outer_lr": outer_lr,
+                "inner_lr": inner_lr,
+                "l2": l2,
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "order": BY_NAME[order],
+            },
+            progress=progress,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+        summary = clean_digits(request) if train is None else clean_files(request)
     if as_json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return
@@ -202,32 +200,6 @@ def apply(
     print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open: {done.path}")
 
 
-@app.command()
-def demo(
-    rate: Annotated[float, typer.Option(help="Share of training labels made wrong.", callback=_rate)] = 0.5,
-    noise: Annotated[Noise, typer.Option(help="A wrong label is any other class, or the next one.")] = Noise.uniform,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")] = 5,
-    out: Annotated[Path, typer.Option(help="Folder for plot, curves and summary.")] = Path("wior-demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the steps.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")] = False,
-    progress: Annotated[bool, typer.Option("--progress/--no-progress", help="Show a progress bar.")] = True,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Find wrong labels in the embedded digits under three orders.
-
-    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch size
-    and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is refused.
-    """
-    from wior.experiments import demo as experiment
-
-    with _one_line(debug):
-        summary = experiment.demo(out, rate=rate, noise=noise.value, seeds=seeds, quick=quick, progress=progress)
-    if as_json:
-        print(json.dumps(summary, indent=2))
-        return
-    _console().print(experiment.tables(summary, out), highlight=False)
-
-
 DATA = Annotated[Path | None, typer.Option(help="Folder with the data sets; else WIOR_DATA, the cache, a download.")]
 SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
 OUT = Annotated[
@@ -244,6 +216,35 @@ BATCH = Annotated[int | None, typer.Option(min=1, help="Batch size at both level
 TASK = Annotated[str, typer.Argument(help="A task, see 'wior tasks'.")]
 OUTER_LR = Annotated[str, typer.Option(help="Step sizes of x to try, with commas between.  [default: the task's]")]
 INNER_LR = Annotated[str, typer.Option(help="Values of every other step size to try.  [default: the task's]")]
+
+
+@app.command()
+def demo(
+    rate: Annotated[float, typer.Option(help="Share of training labels made wrong.", callback=_rate)] = 0.5,
+    noise: Annotated[Noise, typer.Option(help="A wrong label is any other class, or the next one.")] = Noise.uniform,
+    seeds: SEEDS = 5,
+    out: Annotated[Path, typer.Option(help="Folder for plot, curves and summary.")] = Path("wior-demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the steps.")] = False,
+    resume: RESUME = False,
+    as_json: AS_JSON = False,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Find wrong labels in the embedded digits under three orders.
+
+    WiOR-BO under random reshuffling and shuffle once against WiR-BO with independent draws, at equal step sizes, batch
+    size and steps. Takes about half a minute on two cores. An earlier demo's folder is replaced, any other one is
+    refused.
+    """
+    from wior.experiments.demo import Demo, tables
+
+    with _one_line(debug):
+        experiment = Demo(rate, noise.value)
+    summary = _perform(experiment, "demo", out, (None, seeds, quick, progress), resume, debug)
+    if as_json:
+        print(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    _console().print(tables(summary), highlight=False)
 
 
 @app.command()
@@ -264,8 +265,8 @@ def reproduce(
 ) -> None:
     """Run one of the paper's experiments and judge its claims.
 
-    Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder. The full versions of
-    cleaning, omniglot and miniimagenet want a GPU.
+    Writes figures (PNG, PDF), report.md with the verdicts, summary.json, history.jsonl and config.json into a folder.
+    The full versions of cleaning, omniglot and miniimagenet want a GPU.
     """
     from wior.experiments.experiment import Options
     from wior.experiments.reproduce import EXPERIMENTS
@@ -318,8 +319,9 @@ def run(
 ) -> None:
     """Run one method under one order on a task.
 
-    Where several step sizes are given, or none, the best of them is chosen and reported. With --distributed each device of all processes computes
-    its share of every batch; --out is a folder that all processes see, and process 0 writes and prints.
+    Where several step sizes are given, or none, the best of them is chosen and reported. With --distributed each device
+    of all processes computes its share of every batch; --out is a folder that all processes see, and process 0 writes
+    and prints.
     """
     contest = _contest(task, method, order, steps, batch_size, outer_lr, inner_lr)
     given = (data, seeds, quick, progress, (), distributed)
@@ -416,12 +418,8 @@ def _perform(
     from wior.experiments.experiment import Options, perform
 
     folder = out or Path("wior-" + command.replace(" ", "-"))
-    try:
-        with _one_line(debug):
-            return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
-    except KeyboardInterrupt:
-        _say(f"interrupted; 'wior {command} --resume' with the same options goes on")
-        raise typer.Exit(INTERRUPTED) from None
+    with _one_line(debug, f"'wior {command} --resume' with the same options continues"):
+        return {**perform(experiment, command, folder, Options(*given), resume=resume), "folder": str(folder)}
 
 
 def _show(summary: dict[str, Any], as_json: bool) -> None:
@@ -492,18 +490,25 @@ def _console() -> Console:
 
 
 @contextlib.contextmanager
-def _one_line(debug: bool) -> Iterator[None]:
-    """An error is one readable line and exit code 1, or a traceback if that is asked for."""
-    try:
-        yield
-    except Exception as error:
-        if debug:
-            raise
-        _say(_readable(error))
-        raise typer.Exit(1) from None
+def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
+    """An error is one readable line and exit code 1, or a traceback if that is asked for.
+
+    What ends the program is one line as well, with `interrupted`, how to go on, and the exit code of the signal.
+    """
+    with as_ctrl_c() as ending:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if comes_from_interruption(error):
+                _say("; ".join(filter(None, ("interrupted", interrupted))))
+                raise typer.Exit(ending.code) from None
+            if debug:
+                raise
+            _say(_readable(error))
+            raise typer.Exit(1) from None
 
 
-def _readable(error: Exception) -> str:
+def _readable(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:  # raised by the system, without a sentence of ours
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -521,6 +526,7 @@ def main() -> None:
         command = error.ctx.command_path if error.ctx else "wior"
         _say(f"{error.format_message().rstrip('.')}. See '{command} --help'.")
         code = 2
-    except typer.Abort:
+    except typer.Abort:  # Ctrl-C before the work began
+        _say("interrupted")
         code = INTERRUPTED
     sys.exit(code if isinstance(code, int) else 0)

@@ -60,7 +60,10 @@ def legend(figure: Any, axis: Any, columns: int = 4) -> None:
 
 
 def limits(curves: Sequence[np.ndarray], skip: float = 0.1, margin: float = 0.05) -> tuple[float, float]:
-    """Limits that show where curves differ, leaving out their steep beginning; those of a share where nothing is finite."""
+    """Limits that show where curves differ, leaving out their steep beginning.
+
+    Those of a share where nothing is finite.
+    """
     parts = [values[..., int(skip * values.shape[-1]) :].ravel() for values in curves]
     settled = np.concatenate([np.zeros(0), *parts])
     settled = settled[np.isfinite(settled)]

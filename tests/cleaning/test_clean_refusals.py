@@ -119,7 +119,7 @@ def test_a_save_that_fails_is_reported(here, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [((), "interrupted"), (("--checkpoint", "saved"), "interrupted; the same command with --resume goes on")],
+    [((), "interrupted"), (("--checkpoint", "saved"), "interrupted; the same command with --resume continues")],
 )
 def test_an_interruption_is_said_and_leaves_no_folder(here, monkeypatch, options, message):
     monkeypatch.setattr(LabelCleaner, "fit", failing(KeyboardInterrupt()))

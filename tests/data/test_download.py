@@ -9,7 +9,7 @@ import pytest
 
 from small_files import CONTENT, visible
 from wior.data import download, files
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 
 
 class Server:
@@ -58,7 +58,7 @@ class Server:
 
     def source(self, name="numbers.bin", content=CONTENT):
         url = f"http://127.0.0.1:{self.server.server_port}/{name}"
-        return Source("set", (name,), f"sha256:{hashlib.sha256(content).hexdigest()}", url)
+        return PublishedFile("set", (name,), f"sha256:{hashlib.sha256(content).hexdigest()}", url)
 
 
 @pytest.mark.parametrize("progress", [False, True])

@@ -14,13 +14,13 @@ from small_files import CONTENT, published, visible
 from wior import data
 from wior.data import files
 from wior.data.arrays import read_arrays, remembered, write_arrays
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 
 # where files are looked for
 
 
 def test_the_places_in_their_order(tmp_path, cache, monkeypatch):
-    source = Source("set", ("a.bin", "b.bin"), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
+    source = PublishedFile("set", ("a.bin", "b.bin"), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
     for place in ("given/set", "variable", "cache/wior/set"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "b.bin").write_bytes(CONTENT)
@@ -30,12 +30,12 @@ def test_the_places_in_their_order(tmp_path, cache, monkeypatch):
     (tmp_path / "variable" / "b.bin").unlink()
     assert files.find(source) == cache / "set" / "b.bin"
     (cache / "set" / "b.bin").unlink()
-    with pytest.raises(FileNotFoundError, match="not to be had at a public address"):
+    with pytest.raises(FileNotFoundError, match="it has no public address"):
         files.find(source)
 
 
 def test_a_given_folder_without_the_file_is_named_among_the_places(tmp_path):
-    source = Source("set", ("a.bin",), "sha256:0", "http://127.0.0.1:9/a.bin")
+    source = PublishedFile("set", ("a.bin",), "sha256:0", "http://127.0.0.1:9/a.bin")
     with pytest.raises(FileNotFoundError, match=f"a.bin is not in {re.escape(str(tmp_path))}, WIOR_DATA"):
         files.find(source, folder=tmp_path)
     with pytest.raises(FileNotFoundError, match="is not a folder"):
@@ -43,7 +43,9 @@ def test_a_given_folder_without_the_file_is_named_among_the_places(tmp_path):
 
 
 def test_a_damaged_file_of_the_user_is_an_error_and_left_as_it_is(tmp_path):
-    source = Source("set", ("a.bin",), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", "http://127.0.0.1:9/a.bin")
+    source = PublishedFile(
+        "set", ("a.bin",), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", "http://127.0.0.1:9/a.bin"
+    )
     (tmp_path / "a.bin").write_bytes(CONTENT[:-1])
     with pytest.raises(ValueError, match=r"a.bin \(511,999 bytes\) is truncated, .* replace it \(from http"):
         files.find(source, folder=tmp_path)
@@ -53,7 +55,7 @@ def test_a_damaged_file_of_the_user_is_an_error_and_left_as_it_is(tmp_path):
 
 
 def test_a_checksum_of_contents_does_not_depend_on_the_compression(tmp_path):
-    source = Source("set", ("a.gz", "a"), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", of_contents=True)
+    source = PublishedFile("set", ("a.gz", "a"), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", of_contents=True)
     for name, packed in (("a.gz", gzip.compress(CONTENT, 1)), ("a.gz", gzip.compress(CONTENT, 9)), ("a", CONTENT)):
         (tmp_path / name).write_bytes(packed)
         assert files.find(source, folder=tmp_path).name == name

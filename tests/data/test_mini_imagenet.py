@@ -13,7 +13,7 @@ from real_data import real_data
 from small_files import jpeg, visible
 from wior import data
 from wior.data.mini_imagenet import CLASSES, read_list, read_lists, read_pickle
-from wior.data.source import contents
+from wior.data.published_file import contents
 
 SPLIT = {"train": ("n03", "n01"), "val": ("n04",), "test": ("n02", "n05")}
 

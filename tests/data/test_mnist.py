@@ -9,7 +9,7 @@ from real_data import real_data
 from wior import data
 from wior.data import files
 from wior.data.mnist import FILES, read_idx, read_part
-from wior.data.source import contents
+from wior.data.published_file import contents
 
 
 def idx(array):

@@ -98,7 +98,7 @@ def test_an_interrupted_comparison_says_how_to_go_on_and_ends_as_if_undisturbed(
     arguments = (*COMPARE, "--no-progress", "--out", str(out))
     code, printed, errors = run_main(monkeypatch, capsys, *arguments)
     assert (code, printed) == (130, "")
-    assert errors == "wior: interrupted; 'wior compare portfolio --resume' with the same options goes on\n"
+    assert errors == "wior: interrupted; 'wior compare portfolio --resume' with the same options continues\n"
     assert begun == ["WiORComp, independent", "WiORComp, random-reshuffling"]
     code, printed, errors = run_main(monkeypatch, capsys, *arguments)
     assert (code, printed) == (1, "")

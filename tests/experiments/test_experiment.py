@@ -78,7 +78,7 @@ def test_an_unfinished_run_is_refused_without_being_asked_to_go_on(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         made(out, Made(fail_at="c/c"))
     with pytest.raises(
-        FileExistsError, match=r"unfinished run; go on with it by --resume, or .* deleting .*\.out-unfinished"
+        FileExistsError, match=r"unfinished run; resume it with --resume, or .* deleting .*\.out-unfinished"
     ):
         made(out)
     begun = []

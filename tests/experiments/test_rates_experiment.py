@@ -79,7 +79,7 @@ def test_first_below_is_the_record_from_which_all_are():
 
 def test_calls_to_reach_on_curves_made_by_hand():
     squared = np.array([[16.0, 4, 9, 1, 1, 1, 1, 1, 1]])
-    run, one = rates.Curve(0.01, squared, 10 * np.arange(9)), np.ones((1, 1))
+    run, one = rates.StepSizeRuns(0.01, squared, 10 * np.arange(9)), np.ones((1, 1))
     epsilons = np.array([3.5, 3.0, 2.0, 1.5, 1.0])
     np.testing.assert_array_equal(rates.calls_to_reach(run, one, epsilons, "last"), [[10, 30, 30, 30, np.inf]])
     # areas under straight lines 10, 16.5, 21.5, 22.5, 23.5, ...; from the fifth on n + 18.5 after n stretches
@@ -233,7 +233,7 @@ def test_a_piece_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     stop_at = of[0] + 96
 
     def make(report, checkpoint):
-        return rates._piece(task, metrics, rates.ORDERS["reshuffled"], etas, 3, 0, report, checkpoint)
+        return rates._piece(task, metrics, rates.ORDERS["reshuffled"], etas, (3, 0), report, checkpoint)
 
     def half(step, latest):
         if step >= stop_at:

@@ -158,7 +158,7 @@ def test_a_damaged_save_falls_back_to_the_one_before_and_says_so(tmp_path):
     every = wior.Checkpoint(tmp_path / "run", every_steps=20)
     whole = runs.solve(checkpoint=every)
     damage(tmp_path / "run", 60)
-    with pytest.warns(UserWarning, match="going on from step 40"):
+    with pytest.warns(UserWarning, match="resuming from step 40"):
         resumed = runs.solve(checkpoint=every)
     same_run(whole, resumed)
 

@@ -102,7 +102,7 @@ def loaded_after(harm, file, two_saves, folder):
     demand_equal(found, state_of(20))
     assert len(messages) == 1
     assert str(folder) in messages[0]
-    assert re.search(r"the save at step 40 is damaged \(.+\); going on from step 20", messages[0])
+    assert re.search(r"the save at step 40 is damaged \(.+\); resuming from step 20", messages[0])
     assert "Traceback" not in messages[0]
     return True
 
@@ -129,7 +129,7 @@ def test_reads_that_are_given_up_late_print_nothing(two_saves, tmp_path, monkeyp
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: printed.append(str(unraisable.exc_value)))
     own = sys.unraisablehook
     with store_in(tmp_path / "run") as store:
-        with pytest.warns(UserWarning, match="going on from step 20"):
+        with pytest.warns(UserWarning, match="resuming from step 20"):
             store.load(leaves(40))
         time.sleep(0.2)
     assert printed == []
@@ -162,7 +162,7 @@ def test_a_damaged_save_is_replaced_by_the_next_one(two_saves, tmp_path):
     shutil.copytree(two_saves, tmp_path / "run")
     (tmp_path / "run" / "40" / "about" / "metadata").unlink()
     with store_in(tmp_path / "run") as store:
-        with pytest.warns(UserWarning, match="going on from step 20"):
+        with pytest.warns(UserWarning, match="resuming from step 20"):
             store.load(leaves(40))
         store.save(state_of(30))  # only now is the damaged one gone: what cannot be read today may be tomorrow
         assert sorted(os.listdir(tmp_path / "run")) == [".lock", "20", "30"]
@@ -174,7 +174,7 @@ def test_a_damaged_save_is_replaced_by_one_of_the_same_step(two_saves, tmp_path)
     shutil.copytree(two_saves, tmp_path / "run")
     (tmp_path / "run" / "40" / "about" / "metadata").write_text("{")
     with store_in(tmp_path / "run") as store:
-        with pytest.warns(UserWarning, match="going on from step 20"):
+        with pytest.warns(UserWarning, match="resuming from step 20"):
             store.load(leaves(40))
         store.save(state_of(40))
     with store_in(tmp_path / "run") as store:

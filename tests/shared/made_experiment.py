@@ -8,7 +8,7 @@ import numpy as np
 
 from wior import figures
 from wior.experiments.claims import Claim
-from wior.experiments.experiment import Findings
+from wior.experiments.experiment import Conclusion
 
 
 class Made(NamedTuple):
@@ -48,6 +48,6 @@ class Made(NamedTuple):
                 raise self.error
 
         lines = [json.dumps({"name": name, "values": list(each["values"])}) for name, each in arrays.items()]
-        return Findings(
+        return Conclusion(
             self.claims, {"number": self.number}, "Text.", draw, lambda path: path.write_text("\n".join(lines))
         )

@@ -304,7 +304,7 @@ def damage_of_what_is_split(folder):
     writer.save(folder / "14" / "split", args=store._ocp.args.StandardSave({name: table}))
     writer.close()
     store.close()
-    with pytest.warns(UserWarning, match=r"step 14 is damaged \(its numbers are not those.*going on from step 7"):
+    with pytest.warns(UserWarning, match=r"step 14 is damaged \(its numbers are not those.*resuming from step 7"):
         close(run(on, checkpoint=folder), alone())
 
 

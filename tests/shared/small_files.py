@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from PIL import Image
 
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -20,7 +20,7 @@ def published():
     names = ("mnist", "omniglot", "tabular", "tiny_imagenet_fs")
     values = [value for name in names for value in vars(sys.modules[f"wior.data.{name}"]).values()]
     values += [inner for value in values if isinstance(value, dict) for inner in value.values()]
-    return [value for value in values if isinstance(value, Source)]
+    return [value for value in values if isinstance(value, PublishedFile)]
 
 
 def jpeg(rng, size=(84, 84), mode="RGB"):

@@ -21,7 +21,7 @@ from wior.cleaning import plain
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.orders import Order, RandomReshuffling
 from wior.running.loop import NonFiniteError
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.solve import Result, solve
 from wior.saving.checkpoint import Checkpoint
 from wior.tasks.networks import label_losses
@@ -73,7 +73,7 @@ class Choice(NamedTuple):
     trials: list[Trial]
 
 
-Run = Callable[[str, int], tuple[Report, Checkpoint | None]]  # told the name and the steps of a run before it begins
+Run = Callable[[str, int], tuple[Progress, Checkpoint | None]]  # told the name and the steps of a run before it begins
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["model", "rows"], meta_fields=[])
@@ -180,7 +180,7 @@ def learn(
     length: Length,
     taught: Tree,
     order: Order,
-    report: Report,
+    report: Progress,
     checkpoint: Checkpoint | None,
     metrics: Any = None,
 ) -> Result | None:
@@ -239,11 +239,11 @@ def parts_of_rows(rows: int, parts: int, seed: int) -> list[tuple[np.ndarray, np
     return [(np.resize(np.setdiff1d(shuffled, some, assume_unique=True), rows), some) for some in judged]
 
 
-def checkpoints(folder: Path | None, run: Callable[[str, int], Report]) -> Run:
+def checkpoints(folder: Path | None, run: Callable[[str, int], Progress]) -> Run:
     """Runs that save themselves in folders of their own."""
     count = iter(range(10**6))
 
-    def begin(name: str, steps: int) -> tuple[Report, Checkpoint | None]:
+    def begin(name: str, steps: int) -> tuple[Progress, Checkpoint | None]:
         number = next(count)
         return run(name, steps), None if folder is None else Checkpoint(folder / f"run-{number:03d}", keep=1)
 

@@ -16,7 +16,7 @@ import numpy as np
 from wior.cleaning import plain
 from wior.cleaning.designs import Material, likeliest_table, posterior_of
 from wior.cleaning.models import all_log_probabilities, tempered
-from wior.running.progress import Report
+from wior.running.progress import Progress
 
 Tree = Any
 BATCH, LEARNING_RATE = 64, 1e-3
@@ -26,7 +26,7 @@ TEMPERATURES = np.geomspace(0.25, 4, 33)
 ESTIMATES = 3  # of the table in a round
 LEAST = 1e-6  # probability of a class
 
-Begin = Callable[[str, int], Report]
+Begin = Callable[[str, int], Progress]
 Parts = list[tuple[np.ndarray, np.ndarray]]
 
 
@@ -91,7 +91,7 @@ def _judged(
     return _Judgment(np.log(together + LEAST), temperature)
 
 
-def _learned(material: Material, rows: np.ndarray, verified: np.ndarray, seed: int, report: Report) -> Tree:
+def _learned(material: Material, rows: np.ndarray, verified: np.ndarray, seed: int, report: Progress) -> Tree:
     places = np.concatenate([rows, len(material.given) + verified])
     batches = plain.drawn(places, steps_of(len(material.given)), BATCH, seed)
     labels = jnp.concatenate([material.given, material.verified[1]])

@@ -39,7 +39,10 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[Shape, str]]) -> dict[s
 def remembered(
     name: str, made_from: str, expected: Mapping[str, tuple[Shape, str]], make: Callable[[], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """What `make` returns, from the cache if it was made from the same before. Without a cache it is made every time."""
+    """What `make` returns, from the cache if it was made from the same before.
+
+    Without a cache it is made every time.
+    """
     path = cache_folder() / "decoded" / f"{name}.npz"
     if path.is_file():
         with contextlib.suppress(ValueError, OSError):

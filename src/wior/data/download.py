@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import os
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from wior.data.progress import progress_bar
-from wior.data.source import PART, Source
+from wior.data.published_file import PART, PublishedFile
+from wior.running.progress import counter
+from wior.saving.lock import FolderLock
+from wior.saving.whole import put_in_place
 
 TIMEOUT = 30.0  # seconds without a byte
 ATTEMPTS = 5
 BLOCK = 1 << 16
 
 
-def download(source: Source, folder: Path, progress: bool = False) -> Path:
-    """The file in `folder`, fetched and verified. `ValueError` where its home has another file, `OSError` where none came."""
-    assert source.url is not None
+def download(file: PublishedFile, folder: Path, progress: bool = False) -> Path:
+    """The file in `folder`, fetched and verified.
+
+    `ValueError` where its home has another file, `OSError` where none came.
+    """
+    assert file.url is not None
     folder.mkdir(parents=True, exist_ok=True)
-    target, part = folder / source.name, folder / (source.name + PART)
-    with _locked(folder / f".{source.name}.lock"):
-        if _verified(source, target) is None:
+    target, part = folder / file.name, folder / (file.name + PART)
+    with FolderLock(folder, f".{file.name}.lock", wait=True):  # where there are no locks the checksum alone protects
+        if _verified(file, target) is None:
             return target  # another process was quicker
         for resumed in (part.exists(), False):
-            with progress_bar(progress, source.name, in_bytes=True) as at:
-                _fetch(source.url, part, at)
-            error = _verified(source, part)
+            with counter(progress, file.name, in_bytes=True) as at:
+                _fetch(file.url, part, at)
+            error = _verified(file, part)
             if error is None:
-                os.replace(part, target)
+                put_in_place(part, target)
                 return target
             part.unlink(missing_ok=True)
             if not resumed:  # otherwise the beginning may be of another file: once more from the start
                 break
-        raise ValueError(f"{source.url} does not have the published file, nothing was kept: {error}")
+        raise ValueError(f"{file.url} does not have the published file, nothing was kept: {error}")
 
 
-def _verified(source: Source, path: Path) -> str | None:
+def _verified(file: PublishedFile, path: Path) -> str | None:
     """What is wrong with the file, or `None`."""
     if not path.is_file():
         return f"{path} is not there"
     try:
-        source.verify(path)
+        file.verify(path)
     except ValueError as error:
         return str(error)
     return None
@@ -62,7 +64,7 @@ def _fetch(url: str, part: Path, at: Callable[[int, int | None], None]) -> None:
         if now <= before:
             break
     raise ConnectionError(
-        f"the connection ended after {now:,} of {total:,} bytes; they are kept and the next try goes on"
+        f"the connection ended after {now:,} of {total:,} bytes; they are kept, and the next try continues"
     )
 
 
@@ -99,20 +101,3 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         return response.read(BLOCK)
     except (OSError, http.client.HTTPException):
         return b""
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the system lets go of the lock of a process that dies."""
-    with path.open("ab") as file:
-        # some network drives have no locks; there the checksum alone protects the file
-        with contextlib.suppress(OSError):
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield

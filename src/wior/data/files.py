@@ -9,33 +9,33 @@ import urllib.error
 from pathlib import Path
 
 from wior.data.download import download
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
 
 VARIABLE = "WIOR_DATA"
 
 
-def find(*alternatives: Source, folder: str | Path | None = None, progress: bool = False) -> Path:
+def find(*alternatives: PublishedFile, folder: str | Path | None = None, progress: bool = False) -> Path:
     """The first of the `alternatives`, files with the same data, that lies in one of the places; or it is downloaded.
 
     A damaged file is an error, in the cache it is replaced.
     """
     for place in places(folder):
-        for source in alternatives:
-            for path in source.candidates(place):
-                if path.is_file() and _usable(source, path, replaceable=place == cache_folder()):
+        for file in alternatives:
+            for path in file.candidates(place):
+                if path.is_file() and _usable(file, path, replaceable=place == cache_folder()):
                     return path
-    names = " or ".join(source.name for source in alternatives)
+    names = " or ".join(file.name for file in alternatives)
     data_set = alternatives[0].subfolder
-    for source in alternatives:
-        if source.url is not None:
+    for file in alternatives:
+        if file.url is not None:
             try:
-                return download(source, cache_folder() / source.subfolder, progress)
+                return download(file, cache_folder() / file.subfolder, progress)
             except (OSError, http.client.HTTPException) as error:
                 failure = getattr(error, "reason", "") if isinstance(error, urllib.error.URLError) else ""
                 status = f"HTTP {error.code} " if isinstance(error, urllib.error.HTTPError) else ""
                 reason = f"it could not be downloaded ({status}{failure or error})"
                 raise FileNotFoundError(_what_to_do(names, data_set, reason, alternatives, folder)) from error
-    reason = "it is not to be had at a public address"
+    reason = "it has no public address"
     raise FileNotFoundError(_what_to_do(names, data_set, reason, alternatives, folder))
 
 
@@ -65,27 +65,26 @@ def looked_in(folder: str | Path | None = None) -> str:
     return f"{given}{VARIABLE} ({variable or 'not set'}) and the cache ({cache_folder()})"
 
 
-def _usable(source: Source, path: Path, *, replaceable: bool) -> bool:
+def _usable(file: PublishedFile, path: Path, *, replaceable: bool) -> bool:
     try:
-        source.verify(path)
+        file.verify(path)
     except ValueError as error:
         if replaceable:
             return False
-        raise ValueError(f"{error}; replace it{_from_home([source])}") from None
+        raise ValueError(f"{error}; replace it{_from_home([file])}") from None
     return True
 
 
-def _from_home(sources: tuple[Source, ...] | list[Source]) -> str:
-    url = next((source.url for source in sources if source.url), None)
+def _from_home(files: tuple[PublishedFile, ...] | list[PublishedFile]) -> str:
+    url = next((file.url for file in files if file.url), None)
     return f" (from {url})" if url else ""
 
 
 def _what_to_do(
-    names: str, data_set: str, reason: str, alternatives: tuple[Source, ...], folder: str | Path | None
+    names: str, data_set: str, reason: str, alternatives: tuple[PublishedFile, ...], folder: str | Path | None
 ) -> str:
     origins = [
-        f"{source.name}{f' from {source.url}' if source.url else ''} ({source.described_checksum()})"
-        for source in alternatives
+        f"{file.name}{f' from {file.url}' if file.url else ''} ({file.described_checksum()})" for file in alternatives
     ]
     return (
         f"{names} is not in {looked_in(folder)}, and {reason}. Without a network: copy {' or '.join(origins)} "

@@ -3,10 +3,10 @@ Larochelle, 2017). ImageNet's terms forbid a public copy, so nothing is download
 
 It is read in one of two layouts, from `mini_imagenet` in a folder of data sets or from the folder itself:
 
-- `train.csv`, `val.csv`, `test.csv` (also as `ravi_train.csv`, and compressed as `.csv.gz`) with the columns filename and
-  label, and beside them `images` with the files. Images of another size are resized with the Lanczos filter.
-- `mini-imagenet-cache-train.pkl`, `-val.pkl`, `-test.pkl`: dicts of `image_data`, the images, and `class_dict`, the places
-  of each class among them. They are read without running what a pickle file may contain: see `pickles.py`.
+- `train.csv`, `val.csv`, `test.csv` (also as `ravi_train.csv`, and compressed as `.csv.gz`) with the columns filename
+  and label, and beside them `images` with the files. Images of another size are resized with the Lanczos filter.
+- `mini-imagenet-cache-train.pkl`, `-val.pkl`, `-test.pkl`: dicts of `image_data`, the images, and `class_dict`, the
+  places of each class among them. They are read without running what a pickle file may contain: see `pickles.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import VARIABLE, cache_folder, looked_in, places
 from wior.data.images import color
 from wior.data.pickles import read_plain_pickle
-from wior.data.progress import progress_bar
-from wior.data.source import contents
+from wior.data.published_file import contents
+from wior.running.progress import counter
 
 SIDE, PER_CLASS = 84, 600
 CLASSES = {"train": 64, "val": 16, "test": 20}
@@ -47,9 +47,29 @@ Classes = dict[str, list[str]]  # the files of each class
 
 
 def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, progress: bool = False) -> FewShotParts:
-    """The images, 84 × 84 × 3, classes sorted by WordNet's names. `strict=False` takes other classes and numbers of images.
+    """MiniImageNet's images, 84 × 84 × 3.
 
     Decoded images are kept in the cache (1.3 GB), so that only the first call takes minutes.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA` and in the cache. Nothing is downloaded.
+    strict : bool
+        Accept nothing but Ravi's classes with 600 images each.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    FewShotParts
+        64, 16 and 20 classes of 600 images, sorted by their names in WordNet.
+
+    Examples
+    --------
+    >>> from wior.data import mini_imagenet
+    >>> mini_imagenet("data").train.images.shape  # doctest: +SKIP
+    (64, 600, 84, 84, 3)
     """
     unfinished = ""
     for place, name in itertools.product(places(folder), FOLDERS):
@@ -67,9 +87,10 @@ def mini_imagenet(folder: str | Path | None = None, *, strict: bool = True, prog
         if found := [path.name for path in (*pickles.values(), *lists.values())]:
             unfinished = unfinished or f" ({base} has {', '.join(found)} alone)"
     raise FileNotFoundError(
-        f"MiniImageNet is not in {looked_in(folder)}{unfinished}, and ImageNet's terms allow no public download. Make it from ImageNet "
-        f"or get it from somebody who has it, and put {LAYOUTS} into {cache_folder() / FOLDERS[0]}, or into DIR/{FOLDERS[0]} of "
-        f"any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A color stand-in is tiny_imagenet_fs"
+        f"MiniImageNet is not in {looked_in(folder)}{unfinished}, and ImageNet's terms allow no public download. Make "
+        f"it from ImageNet or get it from somebody who has it, and put {LAYOUTS} into {cache_folder() / FOLDERS[0]}, "
+        f"or into DIR/{FOLDERS[0]} of any folder DIR and name DIR in {VARIABLE}, with --data DIR or as folder=DIR. A "
+        "color stand-in is tiny_imagenet_fs"
     )
 
 
@@ -94,7 +115,7 @@ def read_lists(lists: Mapping[str, Path], images: Path, strict: bool = True, pro
 
     def decode() -> dict[str, np.ndarray]:
         decoded = np.empty((len(wanted), SIDE, SIDE, 3), np.uint8)
-        with progress_bar(progress, "decoding MiniImageNet") as at:
+        with counter(progress, "decoding MiniImageNet") as at:
             for place, file in enumerate(wanted):
                 decoded[place] = color((images / file).read_bytes(), images / file, SIDE)
                 at(place + 1, len(wanted))
@@ -155,7 +176,7 @@ def read_pickle(path: Path) -> ImageClasses:
 
 
 def _check_split(counts: Mapping[str, Mapping[str, int]], where: Path, strict: bool) -> None:
-    """Raises `ValueError` where the parts share classes, classes differ in size or, if `strict`, they are not Ravi's."""
+    """Raises `ValueError` where parts share classes, classes differ in size or, if `strict`, they are not Ravi's."""
     for part, classes in counts.items():
         if len(set(classes.values())) != 1:
             raise ValueError(
@@ -170,10 +191,11 @@ def _check_split(counts: Mapping[str, Mapping[str, int]], where: Path, strict: b
         found = (len(classes), *set(classes.values()))
         if found != (CLASSES[part], PER_CLASS):
             raise ValueError(
-                f"{where}: {part} must have {CLASSES[part]} classes of {PER_CLASS} images, got {found[0]} of {found[1]}; "
-                "strict=False takes them"
+                f"{where}: {part} must have {CLASSES[part]} classes of {PER_CLASS} images, got {found[0]} of "
+                f"{found[1]}; strict=False takes them"
             )
         if hashlib.sha256("\n".join(sorted(classes)).encode()).hexdigest() != RAVI[part]:
             raise ValueError(
-                f"{where}: the classes of {part} are not those of Ravi's split, first {min(classes)}; strict=False takes them"
+                f"{where}: the classes of {part} are not those of Ravi's split, first {min(classes)}; strict=False "
+                "takes them"
             )

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from wior.data.files import find
+from wior.data.published_file import PublishedFile, contents
 from wior.data.rows import Rows, TrainTest
-from wior.data.source import Source, contents
 
 HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"
 SIDE, CLASSES = 28, 10
@@ -20,13 +20,32 @@ CONTENTS = {
     "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
 FILES = {
-    name: Source("mnist", (f"{name}.gz", name), f"sha256:{sha256}", f"{HOME}/{name}.gz", of_contents=True)
+    name: PublishedFile("mnist", (f"{name}.gz", name), f"sha256:{sha256}", f"{HOME}/{name}.gz", of_contents=True)
     for name, sha256 in CONTENTS.items()
 }
 
 
 def mnist(folder: str | Path | None = None, *, progress: bool = False) -> TrainTest:
-    """Features (n, 784) in [0, 1] and labels 0 to 9."""
+    """MNIST: features (n, 784) in [0, 1] and labels 0 to 9.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    TrainTest
+        60000 and 10000 rows.
+
+    Examples
+    --------
+    >>> from wior.data import mnist
+    >>> mnist().train.features.shape  # doctest: +SKIP
+    (60000, 784)
+    """
     paths = {name: find(source, folder=folder, progress=progress) for name, source in FILES.items()}
 
     def part(prefix: str, n: int) -> Rows:
@@ -44,7 +63,10 @@ def read_part(images: Path, labels: Path, n: int) -> Rows:
 
 
 def read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """An idx file: two zero bytes, the type's code, the number of axes, their lengths as big-endian int32, the numbers."""
+    """An idx file.
+
+    Two zero bytes, the type's code, the number of axes, their lengths as big-endian int32, the numbers.
+    """
     data = contents(path)
     start = 4 + 4 * len(shape)
     if data[:3] != bytes((0, 0, UINT8)) or len(data) < start:

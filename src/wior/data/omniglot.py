@@ -1,9 +1,9 @@
 """Omniglot: 1623 characters of 50 alphabets, each drawn by 20 people, as 28 × 28 pixels.
 
 The parts are split by alphabets, 33/5/12: characters of one alphabet resemble each other, so a split of shuffled
-characters tests on what was nearly trained on. The split is that of Vinyals et al. (2016) with one change. Theirs has 1028,
-172 and 423 characters and cuts through Gurmukhi, 41 characters to train and 4 to test; here the whole alphabet is in the
-training part, which makes 1032, 172 and 419.
+characters tests on what was nearly trained on. The split is that of Vinyals et al. (2016) with one change. Theirs has
+1028, 172 and 423 characters and cuts through Gurmukhi, 41 characters to train and 4 to test; here the whole alphabet is
+in the training part, which makes 1032, 172 and 419.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wior.data.arrays import read_arrays, remembered
 from wior.data.few_shot import FewShotParts, ImageClasses
 from wior.data.files import find
 from wior.data.images import ink
-from wior.data.progress import progress_bar
-from wior.data.source import Source
+from wior.data.published_file import PublishedFile
+from wior.running.progress import counter
 
 # alphabets in the order of omniglot_28.npz, with their numbers of characters
 BACKGROUND = {
@@ -97,11 +97,11 @@ TEST_ALPHABETS = frozenset(
 DRAWERS, DRAWN, SIDE = 20, 105, 28
 
 HOME = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
-ARRAYS = Source(
+ARRAYS = PublishedFile(
     "omniglot", ("omniglot_28.npz",), "sha256:ec5ff9be97534b5913d2b8312c58ebbf930aefa1a9bd8bfd5aea1c138e08c97d"
 )
 BACKGROUND_ZIP, EVALUATION_ZIP = (
-    Source("omniglot", (f"{name}.zip",), f"md5:{md5}", f"{HOME}/{name}.zip")
+    PublishedFile("omniglot", (f"{name}.zip",), f"md5:{md5}", f"{HOME}/{name}.zip")
     for name, md5 in (
         ("images_background", "68d2efa1b9178cc56df9314c21c6e718"),
         ("images_evaluation", "6b91aef0f799c5bb55b94e3f2daec811"),
@@ -110,7 +110,26 @@ BACKGROUND_ZIP, EVALUATION_ZIP = (
 
 
 def omniglot(folder: str | Path | None = None, *, progress: bool = False) -> FewShotParts:
-    """1032, 172 and 419 characters, 20 drawings each, 28 × 28 × 1, ink 255 on 0, not rotated."""
+    """Omniglot's drawings, 28 × 28 × 1, ink 255 on 0, not rotated.
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    FewShotParts
+        1032, 172 and 419 characters of 33, 5 and 12 alphabets, 20 drawings each.
+
+    Examples
+    --------
+    >>> from wior.data import omniglot
+    >>> omniglot().train.images.shape  # doctest: +SKIP
+    (1032, 20, 28, 28, 1)
+    """
     characters = sum(BACKGROUND.values()) + sum(EVALUATION.values())
     expected = {"images": ((characters, DRAWERS, SIDE, SIDE), "uint8")}
     path = find(ARRAYS, BACKGROUND_ZIP, folder=folder, progress=progress)
@@ -147,13 +166,13 @@ def character_names(alphabets: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -> np.ndarray:
-    """The drawings `.../alphabet/character01/0123_07.png` of an original file, drawer 7 here, as (characters, 20, 28, 28)."""
+    """The drawings of a file, (characters, 20, 28, 28): `.../alphabet/character01/0123_07.png` is the one of drawer 7."""
     characters = character_names(alphabets)
     try:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is truncated, damaged or not a zip file: {error}") from error
-    with archive, progress_bar(progress, f"converting {path.name}") as at:
+    with archive, counter(progress, f"converting {path.name}") as at:
         drawings = {}
         for entry in archive.namelist():
             *_, alphabet, character, file = ("", "", *entry.split("/"))
@@ -163,8 +182,9 @@ def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -
         if set(drawings) != set(wanted):
             first = min(set(drawings) ^ set(wanted))
             raise ValueError(
-                f"{path} must have {DRAWERS} drawings of each of {len(characters)} characters of {len(alphabets)} alphabets, "
-                f"got {len(drawings)} drawings; the first that is missing or too many is {'/'.join(map(str, first))}"
+                f"{path} must have {DRAWERS} drawings of each of {len(characters)} characters of {len(alphabets)} "
+                f"alphabets, got {len(drawings)} drawings; the first that is missing or too many is "
+                f"{'/'.join(map(str, first))}"
             )
         images = np.empty((len(wanted), SIDE, SIDE), np.uint8)
         for place, key in enumerate(wanted):

@@ -1,8 +1,8 @@
 """Reads dicts, lists, numbers, text and plain arrays from pickle files that nobody vouches for.
 
-A pickle file names functions and has them called while it is read: `pickle.load` runs whatever its author wanted. Here a
-name is only looked up in the table below, where NumPy's own functions are replaced by stand-ins written in Python, and any
-other name is an error before anything is called.
+A pickle file names functions and has them called while it is read: `pickle.load` runs whatever its author wanted. Here
+a name is only looked up in the table below, where NumPy's own functions are replaced by stand-ins written in Python,
+and any other name is an error before anything is called.
 """
 
 from __future__ import annotations

@@ -21,7 +21,31 @@ def blobs(
     noise: float = 0.6,
     seed: int = 0,
 ) -> Parts:
-    """A Gaussian cloud for each class around a center of its own, in half of the inputs; the others tell nothing."""
+    """Rows in classes: a Gaussian cloud around a center for each class.
+
+    Parameters
+    ----------
+    train, valid, test : int
+        Rows in each part.
+    classes, inputs : int
+        Classes and features. The centers differ in half of the features; the others carry no information.
+    noise : float
+        Standard deviation of a cloud; the centers are standard normal.
+    seed : int
+        The same seed gives the same rows.
+
+    Returns
+    -------
+    Parts
+        Features (n, inputs) of float32 and labels (n,) in the parts `train`, `valid` and `test`.
+
+    Examples
+    --------
+    >>> from wior.data import blobs
+    >>> parts = blobs(train=100, valid=20, test=50, classes=3, inputs=4)
+    >>> parts.train.features.shape, int(parts.train.labels.max())
+    ((100, 4), 2)
+    """
     for name, number in {
         "train": train,
         "valid": valid,
@@ -44,7 +68,35 @@ def blobs(
 def glyphs(
     train: int = 60, valid: int = 20, test: int = 20, *, per_class: int = 20, side: int = 28, seed: int = 0
 ) -> FewShotParts:
-    """Drawings (classes, per_class, side, side, 1) of ink 255 on 0: a class is a line through some points, an image one hand's try at it."""
+    """Drawings in classes, for few-shot tasks.
+
+    A class is a line through four points; each image of it moves the points a little.
+
+    Parameters
+    ----------
+    train, valid, test : int
+        Classes in each part.
+    per_class : int
+        Images of each class.
+    side : int
+        Pixels along a side.
+    seed : int
+        The same seed gives the same drawings.
+
+    Returns
+    -------
+    FewShotParts
+        Images (classes, per_class, side, side, 1) of uint8, ink 255 on 0.
+
+    Examples
+    --------
+    >>> from wior.data import glyphs
+    >>> parts = glyphs(train=6, valid=2, test=2, per_class=5)
+    >>> parts.train.images.shape
+    (6, 5, 28, 28, 1)
+    >>> parts.valid.names
+    ('valid-0', 'valid-1')
+    """
     random = np.random.default_rng(seed)
 
     def part(name: str, classes: int) -> ImageClasses:

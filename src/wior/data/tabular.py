@@ -8,18 +8,18 @@ import numpy as np
 
 from wior.data.arrays import read_arrays
 from wior.data.files import find
+from wior.data.published_file import PublishedFile, contents, opened
 from wior.data.rows import Parts, Rows
-from wior.data.source import Source, contents, opened
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-IJCNN1 = Source(
+IJCNN1 = PublishedFile(
     "tabular",
     ("ijcnn1.bz2", "ijcnn1"),
     "sha256:16506cad788cf7c9607454150ed1994788204bac2ff4c9cb3b320036b6950d3f",
     f"{LIBSVM}/ijcnn1.bz2",
     of_contents=True,
 )
-IJCNN1_TEST = Source(
+IJCNN1_TEST = PublishedFile(
     "tabular",
     ("ijcnn1.t.bz2", "ijcnn1.t"),
     "sha256:e7b0bbd518641980dc322746c6bc59d019d3153934e6258e48f9d8cfae2c4bb8",
@@ -28,10 +28,10 @@ IJCNN1_TEST = Source(
 )
 IJCNN1_COLUMNS, IJCNN1_TRAIN, IJCNN1_ROWS, IJCNN1_TEST_ROWS = 22, 35000, 49990, 91701
 
-COVTYPE_ARRAYS = Source(
+COVTYPE_ARRAYS = PublishedFile(
     "tabular", ("covtype.npz",), "sha256:f0f54e0a09b136be200a5c7a9c3b8d5a80f2be9d7a7ea4bd5189ae1387888ccc"
 )
-COVTYPE_TEXT = Source(
+COVTYPE_TEXT = PublishedFile(
     "tabular",
     ("covtype.data.gz",),
     "sha256:614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771",
@@ -42,7 +42,26 @@ COVTYPE_COLUMNS = 10 + WILDERNESS_AREAS + SOILS
 
 
 def ijcnn1(folder: str | Path | None = None, *, progress: bool = False) -> Parts:
-    """Features (n, 22) as published, labels 0 and 1 (published as −1 and 1): 35000, 14990 and 91701 rows."""
+    """ijcnn1: 22 features as published, labels 0 and 1 (published as −1 and 1).
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    Parts
+        35000, 14990 and 91701 rows.
+
+    Examples
+    --------
+    >>> from wior.data import ijcnn1
+    >>> ijcnn1().train.features.shape  # doctest: +SKIP
+    (35000, 22)
+    """
     path, test_path = (find(source, folder=folder, progress=progress) for source in (IJCNN1, IJCNN1_TEST))
     features, labels = read_libsvm(path, IJCNN1_ROWS, IJCNN1_COLUMNS)
     train, valid = (Rows(features[part], labels[part]) for part in (slice(IJCNN1_TRAIN), slice(IJCNN1_TRAIN, None)))
@@ -50,13 +69,52 @@ def ijcnn1(folder: str | Path | None = None, *, progress: bool = False) -> Parts
 
 
 def covtype(folder: str | Path | None = None, *, progress: bool = False) -> Rows:
-    """Features (581012, 54) as published, not standardized, labels 0 to 6 (published as 1 to 7). No split is fixed."""
+    """Forest Covertype: 54 features as published, labels 0 to 6 (published as 1 to 7).
+
+    Parameters
+    ----------
+    folder : str or Path, optional
+        Where to look first; then in `WIOR_DATA`, in the cache, and at the public address.
+    progress : bool
+        Show progress on stderr.
+
+    Returns
+    -------
+    Rows
+        Features (581012, 54), not standardized, and labels. There is no published split.
+
+    Examples
+    --------
+    >>> from wior.data import covtype
+    >>> covtype().features.shape  # doctest: +SKIP
+    (581012, 54)
+    """
     path = find(COVTYPE_ARRAYS, COVTYPE_TEXT, folder=folder, progress=progress)
     return read_covtype_arrays(path) if path.suffix == ".npz" else read_covtype_text(path)
 
 
 def standardize(rows: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """`rows` with the mean and the standard deviation of each column of `by` taken out; constant columns are only centered."""
+    """Rows with zero mean and unit standard deviation in each column, as measured on other rows.
+
+    Parameters
+    ----------
+    rows : ndarray
+        (n, columns), to be standardized.
+    by : ndarray
+        (m, columns), whose means and standard deviations are used: those of the training rows.
+
+    Returns
+    -------
+    ndarray
+        (n, columns) of float32. A column that is constant in `by` is only centered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from wior.data import standardize
+    >>> standardize(np.array([[3.0, 7.0]]), by=np.array([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[1.0, 2.0]]
+    """
     mean, deviation = by.mean(0, dtype=np.float64), by.std(0, dtype=np.float64)
     constant = deviation < 1e-7 * np.maximum(np.abs(mean), 1)
     return ((rows - mean) / np.where(constant, 1, deviation)).astype(np.float32)

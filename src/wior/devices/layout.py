@@ -41,7 +41,7 @@ class Point(NamedTuple):
     y: Tree
 
 
-class Split(NamedTuple):
+class RowsToSplit(NamedTuple):
     """A number of rows that a device axis has to divide."""
 
     what: str
@@ -96,7 +96,7 @@ class Layout:
         ids = [device.id for device in self.mesh.devices.flat]
         return [list(self.mesh.shape.items()), ids, self.batch, rule, self.rows, self.data]
 
-    def demand_fit(self, batches: Sequence[Split], problem: Problem, x: Tree, y: Tree) -> None:
+    def demand_fit(self, batches: Sequence[RowsToSplit], problem: Problem, x: Tree, y: Tree) -> None:
         """Says which axis does not divide what it is to split."""
         for what, rows in batches:
             self._demand_divides("batch", what, rows)

@@ -53,21 +53,27 @@ class Ends(NamedTuple):
 
 
 def mean_and_deviation(values: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation over seeds, the latter zero for one seed; not finite where a run diverged, without a warning."""
+    """Mean and standard deviation over seeds, the latter zero for one seed.
+
+    Not finite where a run diverged, without a warning.
+    """
     values = np.asarray(values, float)
     with np.errstate(invalid="ignore", over="ignore"):
         return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 def ahead(one: Ends, other: Ends) -> bool:
-    """Whether one mean is better than the other by more than two standard errors of their difference; a diverged run is behind."""
+    """Whether one mean is better than the other by more than two standard errors of their difference.
+
+    A diverged run is behind.
+    """
     if not (np.isfinite(one.mean) and np.isfinite(other.mean)):
         return bool(np.isfinite(one.mean))
     return bool(_lead(one, other) > 2 * np.hypot(one.error, other.error))
 
 
 def level(one: Ends, other: Ends, share: float = 0.05, within: float = 0.0) -> bool:
-    """Whether two means differ by no more than two standard errors, a share of the smaller one, or what counts for nothing."""
+    """Whether two means differ by at most two standard errors, a share of the smaller, or what counts for nothing."""
     apart = abs(_lead(one, other))
     small = max(within, share * min(abs(one.mean), abs(other.mean)))
     return bool(apart <= max(2 * np.hypot(one.error, other.error), small))

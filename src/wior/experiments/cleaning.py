@@ -1,7 +1,7 @@
 """Figure 2: hyper-data cleaning on MNIST, every method of the paper and the newer ones.
 
-40000 training rows of which 60% have a wrong label, 5000 clean rows, a network of three fully connected layers. The quick version is the
-same on scikit-learn's digits with a smaller network.
+40000 training rows of which 60% have a wrong label, 5000 clean rows, a network of three fully connected layers. The
+quick version is the same on scikit-learn's digits with a smaller network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wior.data import Rows, digits, mnist
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.instruments.methods import classes
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.problems import Bilevel
@@ -28,8 +28,8 @@ from wior.tasks.task import Measure, Task
 
 TITLE = "Hyper-data cleaning"
 FIGURE = (
-    "Figure 2 of Li and Huang, NeurIPS 2024: loss on the clean rows and F1 of the rows kept as clean, against steps and seconds. Positive "
-    "means kept, weight > ½; a corrupted label always differs from the true one."
+    "Figure 2 of Li and Huang, NeurIPS 2024: loss on the clean rows and F1 of the rows kept as clean, against steps "
+    "and seconds. Positive means kept, weight > ½; a corrupted label always differs from the true one."
 )
 
 NETWORK, QUICK_NETWORK = (784, 300, 100, 10), (64, 32, 10)
@@ -64,7 +64,10 @@ CONSTANT = ("BSA", "TTSA", "SOBA", "FSLA", "F2SA")
 
 
 def newer() -> tuple[Entrant, ...]:
-    """Every bilevel method of the library that the paper does not compare with, as published: with independent draws."""
+    """Every bilevel method of the library that the paper does not compare with, as published.
+
+    With independent draws.
+    """
     known = {entrant.kind for entrant in (*OURS, *PAPERS)}
     return tuple(
         Entrant(kind.__name__, kind, Independent())
@@ -105,7 +108,8 @@ def make_task(
         test, name = tested, "MNIST"
     sizes = QUICK_NETWORK if options.quick else NETWORK
     made = data_cleaning(
-        train, clean, test, sizes=sizes, rate=NOISE_RATE, noise=noise, l2=L2, seed=DATA_SEED, held_out=held_out, weights=weights
+        train, clean, test,
+        sizes=sizes, rate=NOISE_RATE, noise=noise, l2=L2, seed=DATA_SEED, held_out=held_out, weights=weights,
     )  # fmt: skip
     grid = QUICK_GRID if options.quick else GRID
     return Task(
@@ -175,7 +179,7 @@ def count(options: Options) -> int:
     return len(entrants(options)) + len(OURS) * len(variants(options))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     task = make_task(options)
     outcomes = comparison.compare(task, entrants(options), options.seeds, piece)
     judged = claims(task, outcomes)
@@ -187,7 +191,8 @@ def run(options: Options, piece: Piece) -> Findings:
     found = comparison.rows(task, outcomes)
     others = {name: comparison.rows(own, each) for name, (own, each) in changed.items()}
     text = (
-        f"## {task.title}\n\n{_protocol(task, options)}\n\n{comparison.table(task, found)}\n\n![](cleaning.png)\n\n![](all_methods.png)\n"
+        f"## {task.title}\n\n{_protocol(task, options)}\n\n{comparison.table(task, found)}\n\n"
+        "![](cleaning.png)\n\n![](all_methods.png)\n"
         + "".join(f"\n## {name}\n\n{comparison.table(own, others[name])}\n" for name, (own, _) in changed.items())
     )
     summary = {
@@ -203,7 +208,7 @@ def run(options: Options, piece: Piece) -> Findings:
         figures.save(plot(task, shown), folder, "cleaning")
         figures.save(plot_all(task, outcomes), folder, "all_methods")
 
-    return Findings(judged, summary, text, draw, lambda path: comparison.write_history(path, groups))
+    return Conclusion(judged, summary, text, draw, lambda path: comparison.write_history(path, groups))
 
 
 def claims(task: Task, outcomes: Sequence[Outcome]) -> list[Claim]:
@@ -222,7 +227,8 @@ def claims(task: Task, outcomes: Sequence[Outcome]) -> list[Claim]:
         ),
     )
     every = "every method that the paper compares with"
-    found = [similar, _against(task, ours, rivals, every, False), _against(task, ours, rivals, every, True), _time_and_steps(task, of)]  # fmt: skip
+    against_all = [_against(task, ours, rivals, every, by_time) for by_time in (False, True)]
+    found = [similar, *against_all, _time_and_steps(task, of)]
     if others:
         newer = "the newer methods, which the paper does not have,"
         found += [_against(task, ours, others, newer, False), _against(task, ours, others, newer, True)]
@@ -241,8 +247,8 @@ def _against(task: Task, ours: Sequence[Outcome], rest: Sequence[Outcome], whom:
         ]
         parts.append(not better and not close)
         sentences.append(
-            f"{task.measures[metric].label}: ahead of both {', '.join(better) or 'none'}; within the noise of one {', '.join(close) or 'none'}; "
-            f"behind both {len(rest) - len(better) - len(close)} of {len(rest)}"
+            f"{task.measures[metric].label}: ahead of both {', '.join(better) or 'none'}; within the noise of one "
+            f"{', '.join(close) or 'none'}; behind both {len(rest) - len(better) - len(close)} of {len(rest)}"
         )
     when = (
         f"after {seconds:.3g} seconds, when the slower of the two ends" if by_time else "after the same number of steps"
@@ -270,8 +276,9 @@ def _time_and_steps(task: Task, of: dict[str, Outcome]) -> Claim:
     return Claim(
         "The lead over WiR-BO is larger in time than in steps.",
         verdict(parts),
-        f"To the clean loss that WiR-BO ends at: {numbers}. A step of WiR-BO has {wir.history['backward_passes'][-1] / wir.history['step'][-1]:.0f} "
-        f"backward passes and takes {wir.pace / of[RR].pace:.2f} times as long as one of WiOR-BO.",
+        f"To the clean loss that WiR-BO ends at: {numbers}. A step of WiR-BO has "
+        f"{wir.history['backward_passes'][-1] / wir.history['step'][-1]:.0f} backward passes and takes "
+        f"{wir.pace / of[RR].pace:.2f} times as long as one of WiOR-BO.",
     )
 
 
@@ -290,11 +297,14 @@ def _sensitivity(changed: dict[str, tuple[Task, list[Outcome]]]) -> Claim:
 
 def _protocol(task: Task, options: Options) -> str:
     return (
-        f"Every method has the same grid, {dict(task.grid)}, the same batches of {task.batch_size} rows at both levels, {task.steps} steps and "
-        f"{options.seeds} seeds; its step sizes are those with the smallest mean {task.measures[task.judged_by].label} at the end, rows that no loss "
-        "saw. The rates of adjoint, Neumann and penalty are the inner one; BSA, TTSA, SOBA, FSLA and F2SA run without their decay, which at this "
-        "length would leave them near the start (FSLA is then SOBA). The y of F2SA and MEHA, penalty methods, learns from the clean rows as well: their loss there is a training loss. Labels were corrupted once; seeds are seeds of the order. Mean ± standard deviation. The paper "
-        "leaves open the weights (here σ(x)), the batch size, the widths and the number of steps."
+        f"Every method has the same grid, {dict(task.grid)}, the same batches of {task.batch_size} rows at both "
+        f"levels, {task.steps} steps and {options.seeds} seeds; its step sizes are those with the smallest mean "
+        f"{task.measures[task.judged_by].label} at the end, rows that no loss saw. The rates of adjoint, Neumann and "
+        "penalty are the inner one; BSA, TTSA, SOBA, FSLA and F2SA run without their decay, which at this length would "
+        "leave them near the start (FSLA is then SOBA). The y of F2SA and MEHA, penalty methods, learns from the clean "
+        "rows as well: their loss there is a training loss. Labels were corrupted once; seeds are seeds of the order. "
+        "Mean ± standard deviation. The paper leaves open the weights (here σ(x)), the batch size, the widths and the "
+        "number of steps."
     )
 
 

@@ -1,18 +1,21 @@
-"""Methods under orders on one task: every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+"""Methods under orders on one task.
 
-A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the task's criterion
-at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only the chosen one has all seeds. One
-more run of it by itself, without metrics, tells its seconds a step.
+Every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+
+A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the
+task's criterion at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only
+the chosen one has all seeds. One more run of it by itself, without metrics, tells its seconds a step.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +26,7 @@ from wior.algorithms.algorithm import Algorithm
 from wior.experiments.claims import Ends, mean_and_deviation
 from wior.orders import Order
 from wior.running import loop
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.solve import solve
 from wior.running.sweep import SweepResult, seed_list, sweep
 from wior.saving.checkpoint import Checkpoint
@@ -33,7 +36,7 @@ from wior.tasks.task import Task
 CALLS = oracle.CALLS
 ALONG = ("step", *CALLS)
 STRETCH, LONGEST_STRETCH = 0.1, 5.0  # seconds that are timed at once
-Piece = Callable[[str, int, Callable[[Report, Checkpoint | None], Arrays]], Arrays]
+Piece = Callable[[str, int, Callable[[Progress, Checkpoint | None], Arrays]], Arrays]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,83 +142,58 @@ def compare(
 ) -> list[Outcome]:
     """Runs every entrant; a piece for each.
 
-    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is chosen by runs
-    of that length with one seed. `mesh` splits the batches of all runs.
+    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is
+    chosen by runs of that length with one seed. `mesh` splits the batches of all runs.
     """
+    how = _How(seed_list(seeds), records, timed, tuning_steps, mesh)
     found = []
     for entrant in entrants:
-        work = lambda report, checkpoint, entrant=entrant: _run(
-            task, entrant, seed_list(seeds), records, timed, tuning_steps, mesh, report, checkpoint
-        )
+        work = functools.partial(_run, task, entrant, how)
         arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
         found.append(_outcome(entrant, arrays))
     return found
 
 
-def _run(
-    task: Task,
-    entrant: Entrant,
-    seeds: list[int],
-    records: int,
-    timed: bool,
-    tuning_steps: int | None,
-    mesh: Mesh | None,
-    report: Report,
-    checkpoint: Checkpoint | None,
-) -> Arrays:
+class _How(NamedTuple):
+    """How all entrants are run."""
+
+    seeds: list[int]
+    records: int
+    timed: bool
+    tuning_steps: int | None
+    mesh: Mesh | None
+
+    def options(self, task: Task, entrant: Entrant) -> dict[str, Any]:
+        """What all runs of an entrant have in common."""
+        return {
+            "order": entrant.order,
+            "batch_size": task.batch_size,
+            "record_every": -(-task.steps // self.records),
+            "mesh": self.mesh,
+        }
+
+
+def _run(task: Task, entrant: Entrant, how: _How, progress: Progress, checkpoint: Checkpoint | None) -> Arrays:
     settings = entrant.settings(task.grid)
-    options: dict[str, Any] = {
-        "order": entrant.order,
-        "batch_size": task.batch_size,
-        "record_every": -(-task.steps // records),
-        "mesh": mesh,
-    }
-
-    def swept(settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any) -> SweepResult:
-        return sweep(
-            task.problem,
-            entrant.algorithm(settings[0]),
-            task.x0,
-            task.y0,
-            grid=settings,
-            seeds=seeds,
-            steps=steps,
-            metrics=task.metrics,
-            side_by_side=task.side_by_side,
-            **options,
-            **more,
-        )
-
-    if tuning_steps is None:
-        result = swept(settings, seeds, task.steps, progress=report, checkpoint=checkpoint)
+    swept = functools.partial(_swept, task, entrant, how)
+    if how.tuning_steps is None:
+        result = swept(settings, how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
         scores = _scores(result, task).mean(-1)
         best = _best(scores, task)
         shown, compiled = best or 0, result.compile_seconds
     else:
-        # settings again until there are as many runs as seeds: the same program then makes the long runs
-        repeated = settings + settings[:1] * (-len(settings) % len(seeds))
-        tuned = [
-            swept(repeated[at : at + len(seeds)], seeds[:1], tuning_steps) for at in range(0, len(repeated), len(seeds))
-        ]
-        scores = np.concatenate([_scores(part, task)[:, 0] for part in tuned])[: len(settings)]
+        scores, compiled = _scores_of_short_runs(swept, settings, how, task)
         best = _best(scores, task)
-        result = swept(settings[best or 0 :][:1], seeds, task.steps, progress=report, checkpoint=checkpoint)
+        result = swept(settings[best or 0 :][:1], how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
         if not np.isfinite(_scores(result, task)).all():
             best = None  # the setting that was best in short runs does not last
-        shown, compiled = 0, sum(part.compile_seconds for part in tuned) + result.compile_seconds
-    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(seeds))
-    if timed and best is not None:
+        shown, compiled = 0, compiled + result.compile_seconds
+    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(how.seeds))
+    if how.timed and best is not None:
         try:
-            pace = _pace(task, entrant.algorithm(settings[best]), pace, options)
+            pace = _pace(task, entrant.algorithm(settings[best]), pace, how.options(task, entrant))
         except loop.NonFiniteError:
             pace = np.nan  # a state that overflows without reaching x and y stops a single run, and not a sweep
-    arrays = {
-        key: values if values.ndim == 1 else values[shown]
-        for key, values in result.history.items()
-        if key in (*task.measures, *ALONG)
-    }
-    # what chance decides differs between seeds
-    arrays |= {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
     about = {
         "settings": settings,
         "best": best,
@@ -223,11 +201,56 @@ def _run(
         "pace": pace,
         "compile_seconds": compiled,
     }
-    return {**arrays, "scores": scores, "about": np.array(json.dumps(about))}
+    return {**_curves(result, shown, task), "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _swept(
+    task: Task, entrant: Entrant, how: _How, settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any
+) -> SweepResult:
+    return sweep(
+        task.problem,
+        entrant.algorithm(settings[0]),
+        task.x0,
+        task.y0,
+        grid=settings,
+        seeds=seeds,
+        steps=steps,
+        metrics=task.metrics,
+        side_by_side=task.side_by_side,
+        **how.options(task, entrant),
+        **more,
+    )
+
+
+def _scores_of_short_runs(
+    swept: Callable[..., SweepResult], settings: list[dict[str, float]], how: _How, task: Task
+) -> tuple[np.ndarray, float]:
+    """The criterion of each setting after `tuning_steps` with the first seed, and the seconds that compiling took."""
+    at_once = len(how.seeds)
+    # settings again until there are as many runs as seeds: the same program then makes the long runs
+    repeated = settings + settings[:1] * (-len(settings) % at_once)
+    parts = [
+        swept(repeated[at : at + at_once], how.seeds[:1], how.tuning_steps) for at in range(0, len(repeated), at_once)
+    ]
+    scores = np.concatenate([_scores(part, task)[:, 0] for part in parts])[: len(settings)]
+    return scores, sum(part.compile_seconds for part in parts)
+
+
+def _curves(result: SweepResult, shown: int, task: Task) -> Arrays:
+    """What was recorded of one setting; calls that chance decides are means over seeds."""
+    arrays = {
+        key: values if values.ndim == 1 else values[shown]
+        for key, values in result.history.items()
+        if key in (*task.measures, *ALONG)
+    }
+    return arrays | {key: arrays[key].mean(0) for key in ALONG if arrays[key].ndim == 2}
 
 
 def _scores(result: SweepResult, task: Task) -> np.ndarray:
-    """The criterion at the end, (settings, seeds); NaN where x or y is not finite, of which accuracy for one knows nothing."""
+    """The criterion at the end, (settings, seeds).
+
+    NaN where x or y is not finite, of which accuracy for one knows nothing.
+    """
     score = result.final(task.judged_by)
     finite = [np.isfinite(leaf).reshape(*score.shape, -1).all(-1) for leaf in jax.tree.leaves((result.x, result.y))]
     return np.where(np.logical_and.reduce(finite) & np.isfinite(score), score, np.nan)
@@ -240,7 +263,10 @@ def _best(scores: np.ndarray, task: Task) -> int | None:
 
 
 def _pace(task: Task, algorithm: Algorithm, guess: float, options: dict[str, Any]) -> float:
-    """Seconds a step of a run by itself: the fastest of three stretches, each a pass over the data and no shorter than can be timed."""
+    """Seconds a step of a run by itself.
+
+    The fastest of three stretches, each a pass over the data and no shorter than can be timed.
+    """
     sizes, batch = task.problem.sizes(), task.batch_size
     batches = dict(zip(("outer", "inner"), batch if isinstance(batch, tuple) else (batch, batch), strict=True))
     # what happens once in a pass has its share; the inner sets of conditional problems are passed in every step
@@ -281,7 +307,10 @@ def rows(task: Task, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def spread(values: np.ndarray) -> dict[str, Any]:
-    """Mean and standard deviation over seeds; `None` for what does not exist: a diverged run, the deviation of one seed."""
+    """Mean and standard deviation over seeds.
+
+    `None` for what does not exist: a diverged run, the deviation of one seed.
+    """
     mean, std = mean_and_deviation(values)
     return {
         "mean": _number(mean),

@@ -12,7 +12,7 @@ import numpy as np
 from wior import figures
 from wior.experiments import comparison
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.experiments.named_tasks import TASKS
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME
@@ -28,7 +28,10 @@ PAPERS: dict[type[Problem], str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Contest:
-    """Methods × orders on a named task; the paper's method for the problem, and the task's own numbers, where none are given."""
+    """Methods × orders on a named task.
+
+    The paper's method for the problem, and the task's own numbers, where none are given.
+    """
 
     name: str
     methods: tuple[str, ...] = ()
@@ -51,7 +54,8 @@ class Contest:
         for name in self.methods:
             if METHODS[name].solves not in more_general(problem):
                 raise ValueError(
-                    f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is {problem.__name__}"
+                    f"{METHODS[name].__name__} solves {METHODS[name].solves.__name__} problems; {self.name} is "
+                    f"{problem.__name__}"
                 )
 
     def entrants(self, task: Task) -> list[Entrant]:
@@ -83,13 +87,13 @@ class Contest:
             grid={**task.grid, **{name: rates for name, rates in given.items() if rates}},
         )
 
-    def run(self, options: Options, piece: Piece) -> Findings:
+    def run(self, options: Options, piece: Piece) -> Conclusion:
         task = self.task(options)
         outcomes = comparison.compare(task, self.entrants(task), options.seeds, piece, mesh=options.mesh)
         found = comparison.rows(task, outcomes)
         text = f"{task.title}.\n\n{_protocol(task)}\n\n{comparison.table(task, found)}\n\n![](comparison.png)\n"
         summary = {"task": {"name": self.name, **task.facts}, "judged_by": task.judged_by, "methods": found}
-        return Findings(
+        return Conclusion(
             [],
             summary,
             text,
@@ -109,8 +113,8 @@ def _protocol(task: Task) -> str:
         f"{name} in {{{', '.join(f'{value:g}' for value in values)}}}" for name, values in task.grid.items()
     )
     return (
-        f"Batches of {task.batch_size}, {task.steps} steps; {grid}, every other rate of a method like the inner one; the setting of a method is the one "
-        f"with the best mean of: {task.measures[task.judged_by].label}."
+        f"Batches of {task.batch_size}, {task.steps} steps; {grid}, every other rate of a method like the inner one; "
+        f"the setting of a method is the one with the best mean of: {task.measures[task.judged_by].label}."
     )
 
 

@@ -17,7 +17,7 @@ from wior.devices.layout import BATCH
 from wior.experiments import claims
 from wior.experiments.claims import Claim
 from wior.experiments.comparison import Piece
-from wior.running.progress import Report, pieces
+from wior.running.progress import Progress, pieces
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import (
     CONFIG,
@@ -50,7 +50,7 @@ class Options(NamedTuple):
         return Mesh(np.array(jax.devices()), (BATCH,)) if self.distributed else None
 
 
-class Findings(NamedTuple):
+class Conclusion(NamedTuple):
     """The end of an experiment, before it is written down."""
 
     claims: Sequence[Claim]
@@ -75,7 +75,7 @@ class Experiment(Protocol):
     def count(self, options: Options) -> int:
         """The number of pieces of work."""
 
-    def run(self, options: Options, piece: Piece) -> Findings: ...
+    def run(self, options: Options, piece: Piece) -> Conclusion: ...
 
 
 def perform(
@@ -104,11 +104,11 @@ def perform(
     config = folder.config
     with folder.in_use(), pieces(options.progress, command, experiment.count(options)) as begin:
 
-        def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
-            report = begin(name, steps)
+        def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
+            progress = begin(name, steps)
             if options.distributed:
                 hosts.agreed(folder.has(name))
-            return folder.piece(name, functools.partial(make, report, folder.checkpoint(name)))
+            return folder.piece(name, functools.partial(make, progress, folder.checkpoint(name)))
 
         found = experiment.run(options, piece)
     found.draw(folder.work)
@@ -129,10 +129,13 @@ def perform(
 
 
 def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any]:
-    """What the other processes do of `perform`: their share of every run. Process 0 says which are to be made, and writes."""
+    """What the other processes do of `perform`: their share of every run.
+
+    Process 0 says which are to be made, and writes.
+    """
     work = work_folder(out)
 
-    def piece(name: str, steps: int, make: Callable[[Report, Checkpoint | None], Arrays]) -> Arrays:
+    def piece(name: str, steps: int, make: Callable[[Progress, Checkpoint | None], Arrays]) -> Arrays:
         if hosts.agreed(False):
             return read_piece(work, name)
         return make(lambda step, latest: None, piece_checkpoint(work, name))
@@ -141,15 +144,14 @@ def follow(experiment: Experiment, out: Path, options: Options) -> dict[str, Any
     return {}
 
 
-def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Findings) -> str:
+def report_of(experiment: Experiment, command: str, config: Mapping[str, Any], found: Conclusion) -> str:
     """The findings for people, verdicts first."""
     options = config["options"]
     seeds = config["settings"].get("seeds", options["seeds"])
     quick = " A quick version: fewer steps and settings than the figure." if options["quick"] else ""
     verdicts = f"## Verdicts\n\n{claims.markdown(found.claims)}\n\n" if found.claims else ""
     return (
-        f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n"
-        f"`wior {command}`, {seeds} seed{'s' if seeds > 1 else ''}, on {config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}."
-        f"{quick} Every setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n"
-        f"{verdicts}{found.text}\n"
+        f"# {experiment.TITLE}\n\n{experiment.FIGURE}\n\n`wior {command}`, {seeds} seed{'s' if seeds > 1 else ''}, on "
+        f"{config['device']} ({config['machine']}), wior {config['version']}, jax {config['jax']}.{quick} Every "
+        f"setting is in `{CONFIG}`, every record in `{HISTORY}`.\n\n{verdicts}{found.text}\n"
     )

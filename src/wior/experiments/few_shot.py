@@ -1,6 +1,7 @@
 """Figures 3 and 4: hyper-representation on few-shot tasks of Omniglot and of MiniImageNet, eight panels each.
 
-A network of four convolutions is learned so that a linear classifier does well on new classes after four steps on a few images of them.
+A network of four convolutions is learned so that a linear classifier does well on new classes after four steps on a few
+images of them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagen
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, level, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.hyper_representation import INNER_STEPS, hyper_representation
 from wior.tasks.task import Task
@@ -127,7 +128,7 @@ class FewShot:
     def count(self, options: Options) -> int:
         return len(entrants(options)) * len(self.panels(options))
 
-    def run(self, options: Options, piece: Piece) -> Findings:
+    def run(self, options: Options, piece: Piece) -> Conclusion:
         images = self.load(options)
         tasks: dict[Panel, Task] = {}
         found: dict[Panel, list[Outcome]] = {}
@@ -157,7 +158,7 @@ class FewShot:
             "panels": {panel.name: {"task": dict(task.facts), "methods": rows[panel]} for panel, task in tasks.items()},
         }
         groups = {panel.name: outcomes for panel, outcomes in found.items()}
-        return Findings(
+        return Conclusion(
             claims(tasks, found),
             summary,
             text,
@@ -168,14 +169,18 @@ class FewShot:
     def _protocol(self, task: Task, options: Options) -> str:
         facts = task.facts
         return (
-            f"Data: {facts['data']}, {facts['classes']} classes. {facts['tasks']['train']} training tasks in batches of {task.batch_size[0]}, "  # type: ignore[index]
-            f"{facts['queries']} query images a class; accuracy and loss on {facts['tasks']['test']} tasks of held-out classes after {facts['inner_steps']} "
-            f"steps of {self.inner_lr:g} on the support set. {facts['filters']} filters a layer, {facts['halving']}; normalized {facts['normalization']}; features of "
-            f"length {self.length:g} in 5-way tasks, growing as the root of the ways, so that the inner problem is smooth whatever the network. An inner "
-            "step has as many images as the support set: each once without replacement, a draw with replacement under independent sampling. Every "
-            f"method has the grid of outer steps {facts_of(task, 'outer_lr')} and adjoint or Neumann steps {facts_of(task, 'adjoint_lr')}; the setting is "
-            f"the one with the best accuracy on {facts['tasks']['valid']} tasks of the validation classes after {min(self.tuning_steps, task.steps // 2)} steps "
-            f"with one seed; {options.seeds} seeds then run {task.steps} steps. Seconds are of steps, one run after another."
+            f"Data: {facts['data']}, {facts['classes']} classes. {facts['tasks']['train']} training tasks in batches "
+            f"of {task.batch_size[0]}, "  # type: ignore[index]
+            f"{facts['queries']} query images a class; accuracy and loss on {facts['tasks']['test']} tasks of held-out "
+            f"classes after {facts['inner_steps']} steps of {self.inner_lr:g} on the support set. {facts['filters']} "
+            f"filters a layer, {facts['halving']}; normalized {facts['normalization']}; features of length "
+            f"{self.length:g} in 5-way tasks, growing as the root of the ways, so that the inner problem is smooth "
+            "whatever the network. An inner step has as many images as the support set: each once without replacement, "
+            "a draw with replacement under independent sampling. Every method has the grid of outer steps "
+            f"{facts_of(task, 'outer_lr')} and adjoint or Neumann steps {facts_of(task, 'adjoint_lr')}; the setting is "
+            f"the one with the best accuracy on {facts['tasks']['valid']} tasks of the validation classes after "
+            f"{min(self.tuning_steps, task.steps // 2)} steps with one seed; {options.seeds} seeds then run "
+            f"{task.steps} steps. Seconds are of steps, one run after another."
         )
 
 
@@ -214,7 +219,8 @@ QUICK: dict[str, Any] = {
 
 OMNIGLOT = FewShot(
     TITLE="Hyper-representation on Omniglot",
-    FIGURE="Figure 3 of Li and Huang, NeurIPS 2024. 33, 5 and 12 alphabets to train, validate and test; each rotation of a character is a class.",
+    FIGURE="Figure 3 of Li and Huang, NeurIPS 2024. 33, 5 and 12 alphabets to train, validate and test; each rotation "
+    "of a character is a class.",
     key="omniglot",
     load=load_omniglot,
     inner_lr=0.4,
@@ -242,8 +248,9 @@ GLYPHS = dataclasses.replace(
 MINI_IMAGENET = FewShot(
     TITLE="Hyper-representation on MiniImageNet, or its stand-in",
     FIGURE=(
-        "Figure 4 of Li and Huang, NeurIPS 2024. Where MiniImageNet's images are not found, a stand-in: 100 classes of Tiny ImageNet in 64 × 64 "
-        "pixels with the same numbers of classes. It is not MiniImageNet, and its numbers are not to be compared with MiniImageNet's."
+        "Figure 4 of Li and Huang, NeurIPS 2024. Where MiniImageNet's images are not found, a stand-in: 100 classes of "
+        "Tiny ImageNet in 64 × 64 pixels with the same numbers of classes. It is not MiniImageNet, and its numbers are "
+        "not to be compared with MiniImageNet's."
     ),
     key="miniimagenet",
     load=load_mini_imagenet,
@@ -277,18 +284,22 @@ def claims(tasks: dict[Panel, Task], found: dict[Panel, list[Outcome]]) -> list[
         seconds = min(by[label].seconds[-1] for label in (SO, RR))
         at = {label: one.after_seconds("accuracy", seconds, tasks[panel]) for label, one in by.items()}
         by_time += [_level(at[label], at[RTMLMC]) or ahead(at[label], at[RTMLMC]) for label in (SO, RR)]
-    return [
+    same = "The same numbers."
+    paces = "; ".join(
+        f"{panel.name} {_pace(outcomes, RTMLMC) / _pace(outcomes, RR):.2f}" for panel, outcomes in found.items()
+    )
+    judged = [
         Claim("Shuffle once and random reshuffling are ahead of DL-SGD.", verdict(over), numbers),
-        Claim("They are level with RT-MLMC, or ahead, after the same number of steps.", verdict(beside), "The same numbers."),
+        Claim("They are level with RT-MLMC, or ahead, after the same number of steps.", verdict(beside), same),
         Claim(
             "They are level with RT-MLMC, or ahead, after the same time.",
             verdict(by_time),
-            "Seconds a step of RT-MLMC in those of WiOR-CBO (RR): "
-            + "; ".join(f"{panel.name} {_pace(outcomes, RTMLMC) / _pace(outcomes, RR):.2f}" for panel, outcomes in found.items())
-            + ".",
+            f"Seconds a step of RT-MLMC in those of WiOR-CBO (RR): {paces}.",
         ),
-        *([Claim("WiOR-CBO with independent sampling performs like DL-SGD.", verdict(alike), "The same numbers.")] if alike else []),
-    ]  # fmt: skip
+    ]
+    if alike:
+        judged.append(Claim("WiOR-CBO with independent sampling performs like DL-SGD.", verdict(alike), same))
+    return judged
 
 
 def _level(one: Ends, other: Ends) -> bool:

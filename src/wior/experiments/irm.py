@@ -1,4 +1,7 @@
-"""Figure 1: invariant risk minimization under four orders, at the paper's step sizes and where the order can be seen."""
+"""Figure 1.
+
+Invariant risk minimization under four orders, at the paper's step sizes and where the order can be seen.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ from wior.algorithms import WiORCBO
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, verdict
 from wior.experiments.comparison import Entrant, Outcome, Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.invariant_risk import invariant_risk
 from wior.tasks.task import Task
 
 TITLE = "Invariant risk minimization"
-FIGURE = "Figure 1 of Li and Huang, NeurIPS 2024: the objective above its minimum, which is known, against passes over the rows."
+FIGURE = (
+    "Figure 1 of Li and Huang, NeurIPS 2024: the objective above its minimum, which is known, against passes over the "
+    "rows."
+)
 
 ROWS, QUICK_ROWS = 1000, 300
 SIGHTS, QUICK_SIGHTS = 100, 30
@@ -84,7 +90,7 @@ def count(options: Options) -> int:
     return len(ENTRANTS) * len(regimes(options))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     found: dict[str, tuple[Task, list[Outcome]]] = {}
     for regime in regimes(options):
         task = make_task(regime, options)
@@ -96,9 +102,9 @@ def run(options: Options, piece: Piece) -> Findings:
         )
     rows = {name: comparison.rows(task, outcomes) for name, (task, outcomes) in found.items()}
     text = (
-        "One row and one sight of it at a time, one pass over the sights in each step, y and u from zero. A pass over all rows is "
-        f"{found[LITERAL.name][0].problem.sizes()['outer']} steps. The paper leaves open the dimension (here 10), the batch sizes and the number "
-        "of passes.\n\n![](irm.png)\n\n"
+        "One row and one sight of it at a time, one pass over the sights in each step, y and u from zero. A pass over "
+        f"all rows is {found[LITERAL.name][0].problem.sizes()['outer']} steps. The paper leaves open the dimension "
+        "(here 10), the batch sizes and the number of passes.\n\n![](irm.png)\n\n"
         + "\n\n".join(f"## {name}\n\n{comparison.table(task, rows[name])}" for name, (task, _) in found.items())
     )
     summary = {
@@ -111,7 +117,7 @@ def run(options: Options, piece: Piece) -> Findings:
         shown = [regime.name for regime in (LITERAL, SETTLED, TUNED) if regime.name in found]
         figures.save(plot({name: found[name] for name in shown}), folder, "irm")
 
-    return Findings(claims(found), summary, text, draw, lambda path: comparison.write_history(path, groups))
+    return Conclusion(claims(found), summary, text, draw, lambda path: comparison.write_history(path, groups))
 
 
 def claims(found: dict[str, tuple[Task, list[Outcome]]]) -> list[Claim]:
@@ -130,8 +136,8 @@ def _below(task: Task, outcomes: Sequence[Outcome], text: str) -> Claim:
     left = min(float(one.history["gap"][:, -1].mean() / one.history["gap"][:, 0].mean()) for one in outcomes)
     if left > TRANSIENT:
         numbers += (
-            f". The runs are still in the transient, {left:.0%} of the first gap is left, and there all orders take the same path: the claim is "
-            "about the part of the curve after it"
+            f". The runs are still in the transient, {left:.0%} of the first gap is left, and there all orders take "
+            "the same path: the claim is about the part of the curve after it"
         )
     at_end = ", ".join(f"{ends[label].mean:.2g} ({label})" for label in (WIR, SO, RR, HERDING))
     return Claim(text, verdict(parts), f"Mean gap over the last pass: {numbers}. At the end of that pass: {at_end}.")

@@ -42,7 +42,10 @@ def shorter(make: Callable[[Options], Task]) -> Callable[[Options], Task]:
 
 
 def covtype_parts(data: Path | None, progress: bool) -> tuple[Rows, Rows, Rows]:
-    """Three fifths to train, one to validate, one to test, at random; the ten measured columns standardized by the first."""
+    """Three fifths to train, one to validate, one to test, at random.
+
+    The ten measured columns standardized by the first.
+    """
     rows = covtype(data, progress=progress)
     shuffled = np.random.default_rng(SPLIT_SEED).permutation(len(rows.labels))
     cuts = np.split(shuffled, [3 * len(shuffled) // 5, 4 * len(shuffled) // 5])

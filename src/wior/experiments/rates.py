@@ -1,8 +1,9 @@
 """Table 1: how the error of WiOR-BO falls with the step size and with the oracle calls, order by order.
 
-Closed-form bilevel problems, quadratic (h strongly convex) and with waves in f (h not convex), each with examples that have Hessians of their
-own and with examples that share them. Constant step sizes η, γ = ρ = 2η, batches of one example, every seed in one program, in float64. ‖∇h‖²
-is measured after every second epoch: inside a pass the iterates are elsewhere, and a pass of `FlipFlop` and its reverse are two.
+Closed-form bilevel problems, quadratic (h strongly convex) and with waves in f (h not convex), each with examples that
+have Hessians of their own and with examples that share them. Constant step sizes η, γ = ρ = 2η, batches of one example,
+every seed in one program, in float64. ‖∇h‖² is measured after every second epoch: inside a pass the iterates are
+elsewhere, and a pass of `FlipFlop` and its reverse are two.
 """
 
 from __future__ import annotations
@@ -22,17 +23,20 @@ from wior import figures, oracle
 from wior.algorithms import WiORBO
 from wior.experiments.claims import Claim, verdict
 from wior.experiments.comparison import Piece
-from wior.experiments.experiment import Findings, Options
+from wior.experiments.experiment import Conclusion, Options
 from wior.instruments.order_error import order_error
 from wior.orders import FlipFlop, Herding, Independent, Order, RandomReshuffling, ShuffleOnce
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.sweep import sweep
 from wior.saving.checkpoint import Checkpoint
 from wior.saving.folders import Arrays
 from wior.tasks.quadratic import Quadratic, QuadraticWithWaves, quadratic, quadratic_with_waves, with_shared_hessians
 
 TITLE = "Rates in the step size and in ε"
-FIGURE = "Table 1 of Li and Huang, NeurIPS 2024: oracle calls to an ε-stationary point, O(ε⁻⁴) with independent draws and O(ε⁻³) with permutations."
+FIGURE = (
+    "Table 1 of Li and Huang, NeurIPS 2024: oracle calls to an ε-stationary point, O(ε⁻⁴) with independent draws "
+    "and O(ε⁻³) with permutations."
+)
 
 SIZES = {"p": 3, "d": 4, "m": 6, "n": 8}
 NOISE, HEIGHT, DATA_SEED = 1.0, 0.4, 1
@@ -75,7 +79,7 @@ DERIVATIVES = ("outer_gradient", "inner_gradient", "inner_products")
 Task = Quadratic | QuadraticWithWaves
 
 
-class Curve(NamedTuple):
+class StepSizeRuns(NamedTuple):
     """The runs of one step size."""
 
     eta: float
@@ -120,10 +124,10 @@ def count(options: Options) -> int:
     return len(problems_of(options.quick)) * len(orders_of(options.quick))
 
 
-def run(options: Options, piece: Piece) -> Findings:
+def run(options: Options, piece: Piece) -> Conclusion:
     results = measure(options.quick, seeds_of(options), piece)
     found = summary(results)
-    return Findings(
+    return Conclusion(
         judged(found), found, report(found), lambda folder: plot(results, folder), lambda path: write(results, path)
     )
 
@@ -161,7 +165,7 @@ def measure(quick: bool, seeds: int | None, piece: Piece) -> dict[str, dict[str,
             metrics = metrics_of(task)
             results[problem] = {}
             for name in orders_of(quick):
-                work = functools.partial(_piece, task, metrics, ORDERS[name], etas, seeds, alpha_seeds)
+                work = functools.partial(_piece, task, metrics, ORDERS[name], etas, (seeds, alpha_seeds))
                 results[problem][name] = piece(f"{problem} {name}", steps, work)
     return results
 
@@ -203,13 +207,13 @@ def _piece(
     metrics: Any,
     order: Order,
     etas: np.ndarray,
-    seeds: int,
-    alpha_seeds: int,
-    report: Report,
+    seeds: tuple[int, int],
+    progress: Progress,
     checkpoint: Checkpoint | None,
 ) -> Arrays:
-    runs = _runs(task, metrics, order, etas, seeds, report, checkpoint)
-    return {**runs, "alpha": _alphas(task, order, alpha_seeds)}
+    """The runs and the order's α, which have numbers of seeds of their own."""
+    runs = _runs(task, metrics, order, etas, seeds[0], progress, checkpoint)
+    return {**runs, "alpha": _alphas(task, order, seeds[1])}
 
 
 def _runs(
@@ -218,7 +222,7 @@ def _runs(
     order: Order,
     etas: np.ndarray,
     seeds: int,
-    report: Report,
+    progress: Progress,
     checkpoint: Checkpoint | None = None,
 ) -> Arrays:
     arrays: Arrays = {"etas": etas}
@@ -237,7 +241,7 @@ def _runs(
             metrics=metrics,
             record_every=STEPS_BETWEEN_RECORDS,
             checkpoint=checkpoint and _of_step_size(checkpoint, i),
-            progress=functools.partial(_further, report, done),
+            progress=functools.partial(_further, progress, done),
         )
         done += result.steps
         arrays[f"squared_{i}"] = result.history["squared"][0]
@@ -254,12 +258,15 @@ def _of_step_size(checkpoint: Checkpoint, number: int) -> Checkpoint:
     return dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"step-size-{number}", at_end=True)
 
 
-def _further(report: Report, done: int, step: int, latest: dict[str, Any]) -> None:
-    report(done + step, latest)
+def _further(progress: Progress, done: int, step: int, latest: dict[str, Any]) -> None:
+    progress(done + step, latest)
 
 
 def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
-    """α of each derivative (seeds, derivatives) at x = 0 and y = 1, away from the solution; NaN where averages have no error."""
+    """α of each derivative (seeds, derivatives) at x = 0 and y = 1, away from the solution.
+
+    NaN where averages have no error.
+    """
     x, y = jnp.zeros(SIZES["p"]), jnp.ones(SIZES["d"])
     measured = [
         order_error(task.problem, order, x, y, 1, passes=ALPHA_PASSES, seed=seed, warmup=ALPHA_WARMUP)
@@ -269,11 +276,14 @@ def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
     return np.array(found).reshape(seeds, len(DERIVATIVES))
 
 
-# The fits. Means over seeds are taken with many sets of weights at once: equal ones first, then those of resampled seeds.
+# The fits. Means over seeds are taken with many sets of weights at once: equal ones first, then those of resampled
+# seeds.
 
 
-def curves(arrays: Arrays) -> list[Curve]:
-    return [Curve(float(eta), arrays[f"squared_{i}"], arrays[f"calls_{i}"]) for i, eta in enumerate(arrays["etas"])]
+def curves(arrays: Arrays) -> list[StepSizeRuns]:
+    return [
+        StepSizeRuns(float(eta), arrays[f"squared_{i}"], arrays[f"calls_{i}"]) for i, eta in enumerate(arrays["etas"])
+    ]
 
 
 def weights(seeds: int, resamples: int = RESAMPLES) -> np.ndarray:
@@ -294,7 +304,10 @@ def fit_of(values: np.ndarray) -> Fit:
 
 
 def slopes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The slope of the line through (x, y_r) for every row r of y; entries that are not finite do not count, NaN below three."""
+    """The slope of the line through (x, y_r) for every row r of y.
+
+    Entries that are not finite do not count, NaN below three.
+    """
     used = np.isfinite(y)
     number = used.sum(1)
     enough = number >= 3
@@ -305,24 +318,27 @@ def slopes(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(enough, slope, np.nan)
 
 
-def step_size_slopes(runs: Sequence[Curve], mixed: np.ndarray) -> np.ndarray:
+def step_size_slopes(runs: Sequence[StepSizeRuns], mixed: np.ndarray) -> np.ndarray:
     """The power of η with which the mean of ‖∇h‖² at the end falls, for every set of weights."""
     ends = np.stack([mixed @ one.squared[:, -1] for one in runs], 1)
     return slopes(np.log([one.eta for one in runs]), np.log(ends))
 
 
 def first_below(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """(rows, levels): the first record from which on every value of a row is below the level; their number where none is."""
+    """(rows, levels): the first record from which on every value of a row is below the level.
+
+    Their number where none is.
+    """
     from_here = np.maximum.accumulate(values[:, ::-1], 1)  # the largest of the last, the last two, ...
     return np.stack([values.shape[1] - np.searchsorted(row, levels, side="left") for row in from_here])
 
 
-def calls_to_reach(run: Curve, mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
+def calls_to_reach(run: StepSizeRuns, mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
     """(weights, epsilons): the oracle calls to ε with this step size, infinite where it does not get there.
 
-    "last": the mean over seeds of ‖∇h‖² falls below ε² and stays there until the end. "mean", as in the paper's theorem: its mean over the run
-    so far does, between records by straight lines. That falls no faster than 1/steps, so it is followed past the end, where ‖∇h‖² is taken to
-    stay as it is in the last quarter.
+    "last": the mean over seeds of ‖∇h‖² falls below ε² and stays there until the end. "mean", as in the paper's
+    theorem: its mean over the run so far does, between records by straight lines. That falls no faster than 1/steps, so
+    it is followed past the end, where ‖∇h‖² is taken to stay as it is in the last quarter.
     """
     values, records = mixed @ run.squared, run.squared.shape[1]
     arrived = lambda at: np.where(at < records, run.calls[np.minimum(at, records - 1)], np.inf)
@@ -343,11 +359,11 @@ def settled(values: np.ndarray) -> np.ndarray:
     return values[:, -(values.shape[1] // 4) - 1 :].mean(1)
 
 
-def fewest_calls(runs: Sequence[Curve], mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
+def fewest_calls(runs: Sequence[StepSizeRuns], mixed: np.ndarray, epsilons: np.ndarray, criterion: str) -> np.ndarray:
     """(weights, epsilons): the fewest calls over the step sizes; NaN where the grid decides and not the order.
 
-    It does where the largest step size is the best, and below √2 times the ‖∇h‖ in which the smallest one ends, where a still smaller one might
-    be better.
+    It does where the largest step size is the best, and below √2 times the ‖∇h‖ in which the smallest one ends, where a
+    still smaller one might be better.
     """
     runs = [one for one in runs if one.eta * STEPS_BETWEEN_RECORDS <= DENSE]
     each = np.stack([calls_to_reach(one, mixed, epsilons, criterion) for one in runs])
@@ -428,11 +444,11 @@ def judged(found: Mapping[str, Any]) -> list[Claim]:
         for name, row in orders.items()
         if (measured := [value[0] for value in row["alpha"].values() if value is not None])
     }
-    fewer = [
-        f"{orders['independent']['at_common_epsilon']['calls'] / orders['reshuffled']['at_common_epsilon']['calls']:.0f}"
+    calls = [
+        [orders[name]["at_common_epsilon"]["calls"] for name in ("independent", "reshuffled")]
         for orders in fits.values()
-        if None not in [orders[name]["at_common_epsilon"]["calls"] for name in ("independent", "reshuffled")]
     ]
+    fewer = [f"{independent / reshuffled:.0f}" for independent, reshuffled in calls if independent and reshuffled]
     worst: dict[int, Fit] = {
         limit: max((fit for fit, own in bounds.values() if own == limit), key=lambda fit: fit.value) for limit in (4, 3)
     }
@@ -446,10 +462,12 @@ def judged(found: Mapping[str, Any]) -> list[Claim]:
             + f". At the smallest ε that independent draws reach it needs {', '.join(fewer)} times fewer.",
         ),
         Claim(
-            "To a mean of ‖∇h‖² below ε² no more than about ε⁻⁴ calls lead with independent draws, and ε⁻³ with permutations (worst cases).",
+            "To a mean of ‖∇h‖² below ε² no more than about ε⁻⁴ calls lead with independent draws, and ε⁻³ with "
+            "permutations (worst cases).",
             verdict([fit.value <= limit + ABOUT for fit, limit in bounds.values()]),
-            f"The largest power of 1/ε is {worst[4]} with independent draws and {worst[3]} with permutations. That mean is followed far past the runs, where its power "
-            "is 2 + 2/slope: this says what the measured slopes come to by the theorem's criterion.",
+            f"The largest power of 1/ε is {worst[4]} with independent draws and {worst[3]} with permutations. That "
+            "mean is followed far past the runs, where its power is 2 + 2/slope: this says what the measured slopes "
+            "come to by the theorem's criterion.",
         ),
         Claim(
             "The order error has α = 1 for independent draws and α = 2 for permutations.",
@@ -468,12 +486,15 @@ def report(found: Mapping[str, Any]) -> str:
     largest, smallest = found["step_sizes"][0], found["step_sizes"][-1]
     parts = [
         "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end goes to zero, for η from "
-        f"{largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest. Powers of 1/ε: of the fewest oracle calls (gradients of f and g, "
-        "Jacobian and Hessian products, in examples) over the step sizes until the mean over seeds of ‖∇h‖² falls below ε² and stays there (last), "
-        "and until its mean over the run so far does, the criterion of the paper's theorem (mean; followed past the end of a run as if ‖∇h‖² stayed as "
-        f"in its last quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε for which neither the largest of them is the best nor a smaller "
-        "one than all might be, so that every order has a range of its own (the one of last is given). Far past the runs the mean has the power 2 + 2/slope by "
-        "arithmetic. Calls: the fewest (last) to the smallest ε of independent draws, with any of the step sizes. 95% bootstrap intervals over seeds. α: of ∇f, ∇g and the products with ∇²g, means over seeds.",
+        f"{largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest. Powers of 1/ε: of the fewest oracle calls "
+        "(gradients of f and g, Jacobian and Hessian products, in examples) over the step sizes until the mean over "
+        "seeds of ‖∇h‖² falls below ε² and stays there (last), and until its mean over the run so far does, the "
+        "criterion of the paper's theorem (mean; followed past the end of a run as if ‖∇h‖² stayed as in its last "
+        f"quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε for which neither the largest of "
+        "them is the best nor a smaller one than all might be, so that every order has a range of its own (the one of "
+        "last is given). Far past the runs the mean has the power 2 + 2/slope by arithmetic. Calls: the fewest (last) "
+        "to the smallest ε of independent draws, with any of the step sizes. 95% bootstrap intervals over seeds. α: "
+        "of ∇f, ∇g and the products with ∇²g, means over seeds.",
     ]
     for problem, orders in found["fits"].items():
         titles = [
@@ -513,8 +534,8 @@ def report(found: Mapping[str, Any]) -> str:
             lines.append("| " + " | ".join(cells) + " |")
         way, ends = ([row["curvature"][i] for row in orders.values()] for i in range(2))
         bent = (
-            f"The smallest eigenvalue of ∇²h on the way is between {min(way):.2f} and {max(way):.2f}, by order; at the ends of the runs with the "
-            f"smallest step it is {min(ends):.2f} or more."
+            f"The smallest eigenvalue of ∇²h on the way is between {min(way):.2f} and {max(way):.2f}, by order; at the "
+            f"ends of the runs with the smallest step it is {min(ends):.2f} or more."
         )
         parts.append(f"## {PROBLEMS[problem][0].upper()}{PROBLEMS[problem][1:]}\n\n{bent}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)

@@ -1,11 +1,19 @@
-"""Ctrl-C during a run: held back until the block of steps ends, so that the run can save and hand over what it has reached."""
+"""Ctrl-C during a run.
+
+Held back until the block of steps ends, so that the run can save and hand over what it has reached.
+
+A program may also have other signals act like Ctrl-C (`as_ctrl_c`), so that what is unfinished is removed whichever
+ends it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 
@@ -43,8 +51,8 @@ def held_back() -> Iterator[Interrupt]:
         yield _here
         return
     interrupt = Interrupt()
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    if not _in_main_thread() or before not in _raising:
         yield interrupt
         return
 
@@ -58,5 +66,96 @@ def held_back() -> Iterator[Interrupt]:
     try:
         yield interrupt
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
         _here = None
+        if interrupt.asked and not _unwinding():  # the run had ended, or ends by an error that its caller may expect
+            raise KeyboardInterrupt
+
+
+class Ending:
+    """Which of the signals ends the program, if any."""
+
+    number: int | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code of a program that a signal ends, of Ctrl-C where it is not known."""
+        return 128 + (self.number or signal.SIGINT)
+
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+AGAIN = 0.1  # seconds
+# of functions in which Python prints an exception and goes on
+LOST_IN = ("__del__", "_xla_gc_callback")
+
+_raising: list[Any] = [signal.default_int_handler]  # handlers that only raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def as_ctrl_c() -> Iterator[Ending]:
+    """SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does, and none of them is lost.
+
+    An exception that is raised in an import becomes another one or disappears, as it does in callbacks of the garbage
+    collector: there it waits, and is raised again as long as it does not end the block. What is ignored, as by nohup,
+    stays ignored.
+    """
+    ending = Ending()
+    if not _in_main_thread():
+        yield ending
+        return
+
+    def deliver(number: int, frame: FrameType | None) -> None:
+        if number in SIGNALS and ending.number is None:
+            ending.number = number
+        if ending.number is None:
+            return
+        now = signal.getsignal(signal.SIGINT)
+        if now in (deliver, signal.SIG_IGN, signal.SIG_DFL, None):
+            _again()
+            if not _unwinding() and not _is_lost_in(frame):
+                raise KeyboardInterrupt
+        else:  # a run holds it back
+            now(number, frame)  # type: ignore[operator]
+
+    taken: dict[int, Any] = {}
+    for number in [*SIGNALS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else [])]:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            taken[number] = signal.signal(number, deliver)
+    _raising.append(deliver)
+    try:
+        yield ending
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, before in taken.items():
+            signal.signal(number, before)
+        _raising.remove(deliver)
+
+
+def _again() -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+
+
+def _unwinding() -> bool:
+    """Whether an interruption is on its way up: what is in the way cleans up, and is not to be disturbed."""
+    return comes_from_interruption(sys.exc_info()[1])
+
+
+def comes_from_interruption(error: BaseException | None) -> bool:
+    """Whether an error is a `KeyboardInterrupt` or was raised because of one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _is_lost_in(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code.co_name in LOST_IN:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -22,7 +22,7 @@ from wior import oracle
 from wior.devices.layout import place
 from wior.running import blocks
 from wior.running.interruption import Interrupt, Interrupted, held_back
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.saving.checkpoint import Saved, SaveError, Store
 
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
@@ -109,7 +109,7 @@ class _Clock:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, program: Program, limits: Limits, store: Store | None, report: Report):
+    def __init__(self, program: Program, limits: Limits, store: Store | None, report: Progress):
         self.program, self.limits, self.store, self.report = program, limits, store, report
         self.carry = program.begin()
         self.step = self.begun = 0
@@ -292,7 +292,7 @@ class _Run:
                 return step, here, wrong
 
 
-def drive(program: Program, limits: Limits, store: Store | None, report: Report) -> Finished:
+def drive(program: Program, limits: Limits, store: Store | None, report: Progress) -> Finished:
     """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
 
     What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C becomes

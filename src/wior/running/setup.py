@@ -13,7 +13,7 @@ import numpy as np
 from wior import checks
 from wior.algorithms.algorithm import Algorithm, NotAtHand
 from wior.devices import hosts
-from wior.devices.layout import Layout, Point, Split, place
+from wior.devices.layout import Layout, Point, RowsToSplit, place
 from wior.orders import named
 from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
@@ -70,7 +70,7 @@ class Setup:
             asked = {"mesh": layout.describe(), "length and records": limits, "checkpoint": [checkpoint is None, saves]}
             hosts.demand_same({**self.describe(), **more, **asked, "jax": jax_settings})
         cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
-        splits = [Split(f"the {level} batch of", size) for level, size in dict(cut).items()]
+        splits = [RowsToSplit(f"the {level} batch of", size) for level, size in dict(cut).items()]
         layout.demand_fit(splits, self.problem, self.x, self.y)
         point = Point(self.x, self.y)
         x, y = jax.tree.map(place, point, layout.shardings(point))

@@ -23,7 +23,7 @@ from wior.running.arguments import Arguments, Orders
 from wior.running.divergence import why_non_finite
 from wior.running.feed import Feed
 from wior.running.measuring import Metrics, measurement
-from wior.running.progress import Report, bar
+from wior.running.progress import Progress, bar
 from wior.running.setup import Setup, prepare, run_key
 from wior.saving.checkpoint import Checkpoint, Store
 
@@ -63,7 +63,7 @@ def solve(
     metrics: Metrics | None = None,
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: bool | Report = False,
+    progress: bool | Progress = False,
     mesh: Mesh | Layout | None = None,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
@@ -144,7 +144,7 @@ def driven(
     setup: Setup,
     checkpoint: str | Path | Checkpoint | None,
     more: dict[str, Any],
-    progress: bool | Report,
+    progress: bool | Progress,
     heading: str,
 ) -> loop.Finished:
     """Drives a program to its end; `more` stands beside its description in a checkpoint folder."""

@@ -22,7 +22,7 @@ from wior.problems import Problem
 from wior.running import blocks, loop
 from wior.running.arguments import Arguments, Orders, demand_algorithm
 from wior.running.measuring import Metrics, compiled
-from wior.running.progress import Report
+from wior.running.progress import Progress
 from wior.running.setup import Setup, prepare, run_key
 from wior.running.solve import driven, title
 from wior.saving.checkpoint import Checkpoint, describe_algorithm
@@ -71,7 +71,7 @@ def sweep(
     metrics: Metrics | None = None,
     record_every: int | None = None,
     checkpoint: str | Path | Checkpoint | None = None,
-    progress: bool | Report = False,
+    progress: bool | Progress = False,
     side_by_side: bool | None = None,
     mesh: Mesh | None = None,
 ) -> SweepResult:
@@ -197,7 +197,7 @@ def _run_together(
     seeds: list[int],
     metrics: Metrics | None,
     checkpoint: Checkpoint | None,
-    progress: bool | Report,
+    progress: bool | Progress,
     heading: str,
     side_by_side: bool,
     result: Callable[[loop.Finished], SweepResult],

@@ -2,8 +2,8 @@
 
 orbax writes each save under a temporary name and renames it when it is complete. Beside the numbers lies a description
 of the run (problem, losses, data, algorithm, orders, seed), and a folder whose description differs is refused with the
-difference. Every array and the description have a checksum, so that a save is what was written or is not read. One run at a
-time holds the folder. Nothing is unpickled: the files hold arrays and JSON.
+difference. Every array and the description have a checksum, so that a save is what was written or is not read. One run
+at a time holds the folder. Nothing is unpickled: the files hold arrays and JSON.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ PROGRAM = "function"  # how the description of a function begins
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end; `keep` saves stay.
+    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end.
 
-    Seconds are a lower bound: where saves are slow they are made less often, and take no more than a fiftieth of the time.
+    `keep` saves stay.
+
+    Seconds are a lower bound: where saves are slow they are made less often, and take no more than a fiftieth of the
+    time.
     """
 
     folder: str | Path
@@ -106,7 +109,10 @@ class Store:
         self._while_open.callback(self._writer.close)
 
     def save(self, saved: Saved) -> None:
-        """Writes a save, then removes those that are too many. Raises `SaveError` where it cannot; the older ones stay then."""
+        """Writes a save, then removes those that are too many.
+
+        Raises `SaveError` where it cannot; the older ones stay then.
+        """
         if saved.step in self._steps() and saved.step not in self._damaged:
             return
         try:
@@ -164,7 +170,7 @@ class Store:
                 self._damaged.add(step)
                 continue
             if problems:
-                warnings.warn(f"{self._named}: {'; '.join(problems)}; going on from step {step}", stacklevel=3)
+                warnings.warn(f"{self._named}: {'; '.join(problems)}; resuming from step {step}", stacklevel=3)
             return saved
         if problems:
             raise ValueError(
@@ -309,7 +315,8 @@ def _sum_of_words(value: jax.Array) -> jax.Array:
 def describe_tree(data: Tree) -> dict[str, Any]:
     """Shape, type and checksum of every array of a tree, by its path.
 
-    What is streamed and larger than 16 MB is read at 256 rows from the first to the last: a change elsewhere is not seen.
+    What is streamed and larger than 16 MB is read at 256 rows from the first to the last: a change elsewhere is not
+    seen.
     """
 
     def about(shape: Any, leaf: Any) -> list[Any]:
@@ -370,8 +377,9 @@ def describe_value(name: str, value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return describe_algorithm(value)
     raise TypeError(
-        f"{name} is {value!r} of type {type(value).__name__}, which a checkpoint cannot describe, so that another run could not be told "
-        "from this one; give numbers, texts, functions, dataclasses, or tuples and dictionaries of them, or run without checkpoint"
+        f"{name} is {value!r} of type {type(value).__name__}, which a checkpoint cannot describe, so that another run "
+        "could not be told from this one; give numbers, texts, functions, dataclasses, or tuples and dictionaries of "
+        "them, or run without checkpoint"
     )
 
 
@@ -420,7 +428,10 @@ def _silent_orbax() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent_late_reads() -> Iterator[None]:
-    """Reads of a damaged save that tensorstore gives up on after orbax has: each would print a traceback that tells nothing."""
+    """Reads of a damaged save that tensorstore gives up on after orbax has.
+
+    Each would print a traceback that tells nothing.
+    """
     before = sys.unraisablehook
 
     def hook(unraisable: Any) -> None:

@@ -1,6 +1,7 @@
 """What a function that cannot be traced does: its code, and the numbers, texts and arrays that the code reads.
 
-Values that the code itself stores to (a counter, the best so far) are left out: they change without changing the function.
+Values that the code itself stores to (a counter, the best so far) are left out: they change without changing the
+function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What a function computes as it is now, as a short text: its program and every array and number that the program holds.
+"""What a function computes as it is now, as a short text.
 
-Compiled programs are kept for the next run and found by the identity of the functions they were made of. A function may read
-more than its arguments: a global, an attribute, a captured array. So a program is found by its fingerprint too, and
-a checkpoint tells its run from another one by the same text.
+Its program and every array and number that the program holds.
+
+Compiled programs are kept for the next run and found by the identity of the functions they were made of. A function may
+read more than its arguments: a global, an attribute, a captured array. So a program is found by its fingerprint too,
+and a checkpoint tells its run from another one by the same text.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def traced_losses(problem: Any, x: Any, y: Any, batches: tuple[int, int] | None 
 
 
 def of_losses(problem: Any, x: Any, y: Any, *batches: tuple[int, int] | None) -> str:
-    """A digest of what the losses of a problem compute with batches of some sizes, with derivatives of the user's own."""
+    """A digest of what a problem's losses compute with batches of some sizes, with derivatives of the user's own."""
 
     def losses(problem: Any, x: Any, y: Any, size: Any) -> list[Any]:
         calls = problem.loss_calls(x, y, size).values()
@@ -108,7 +110,10 @@ def of_program(closed: ClosedJaxpr) -> str:
 
 
 def _is_foreign(equation: Any) -> bool:
-    """Whether an equation has rules of derivatives that are not jax's own, as far as they can be found; unknown ones are not."""
+    """Whether an equation has rules of derivatives that are not jax's own, as far as they can be found.
+
+    Unknown ones are not.
+    """
     if not equation.primitive.name.startswith("custom_"):
         return False
     names = ("jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd")

@@ -1,17 +1,16 @@
-"""Output folders that appear whole or not at all, and go on after an interruption.
+"""Output folders that appear whole or not at all, and can be resumed after an interruption.
 
-Work in progress lies beside the folder, under a hidden name; what was finished of an interrupted run waits there. Only when
-everything is written does the folder get its name. A folder that holds something else is never touched.
+Work in progress lies beside the folder, under a hidden name. The finished pieces of an interrupted run stay there. The
+folder gets its name only when everything is written. A folder that holds something else is never touched.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import re
-import shutil
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from wior.saving.checkpoint import Checkpoint
-from wior.saving.whole import write_arrays, write_json
+from wior.saving.whole import beside, make_folder, naming, put_in_place, remove, whole, write_arrays, write_json
 
 CONFIG = "config.json"
 SUMMARY = "summary.json"
+OLD_DEMO = {SUMMARY, "curves.csv", "comparison.png"}  # what `wior demo` wrote before it had a configuration
 PIECES = "pieces"
 CHECKPOINTS = "checkpoints"
 SECONDS_BETWEEN_SAVES = 120.0
@@ -44,15 +44,13 @@ class RunFolder:
         if self.work.exists():
             if not resume:
                 raise FileExistsError(
-                    f"{self.path} has an unfinished run; go on with it by --resume, or give up what it did by deleting {self.work}"
+                    f"{self.path} has an unfinished run; resume it with --resume, or discard it by deleting {self.work}"
                 )
             self._check_same_run()
-        try:
+        with self.in_use():
             for folder in (PIECES, CHECKPOINTS):
-                (self.work / folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(f"{self.path} cannot be made: {error.strerror}") from error
-        write_json(self.work / CONFIG, self.config)
+                make_folder(self.work / folder, self.path)
+            write_json(self.work / CONFIG, self.config)
 
     def piece(self, name: str, make: Callable[[], Arrays]) -> Arrays:
         """The arrays that `make` returns, or those that it returned before the run was interrupted."""
@@ -61,7 +59,7 @@ class RunFolder:
         arrays = make()
         self._refuse_if_taken_over()
         write_arrays(piece_path(self.work, name), arrays)
-        shutil.rmtree(checkpoint_path(self.work, name), ignore_errors=True)
+        remove(checkpoint_path(self.work, name))
         return arrays
 
     def has(self, name: str) -> bool:
@@ -75,21 +73,22 @@ class RunFolder:
         self._refuse_if_taken_over()
         refuse_what_is_not_ours(self.path, made_by_wior)
         # the pieces go last: where the folder cannot get its name they are not to be made again
-        aside = self.path.with_name(f".{self.path.name}-pieces-{uuid.uuid4().hex[:8]}")
+        aside = beside(self.path, "pieces")
         (self.work / PIECES).rename(aside)
-        shutil.rmtree(self.work / CHECKPOINTS, ignore_errors=True)
+        remove(self.work / CHECKPOINTS)
         try:
             put_in_place(self.work, self.path)
-        except OSError:
+        except BaseException:
             aside.rename(self.work / PIECES)
             raise
-        shutil.rmtree(aside, ignore_errors=True)
+        remove(aside)
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Where the work ends before any of it is done, nothing is left behind."""
+        """Where the work ends before any of it is done, nothing is left behind; errors name the folder."""
         try:
-            yield
+            with naming(self.path, self.work):
+                yield
         except BaseException:
             self._remove_if_nothing_is_done()
             raise
@@ -98,7 +97,7 @@ class RunFolder:
         pieces, saves = (self.work / PIECES).glob("*.npz"), (self.work / CHECKPOINTS).rglob("*")
         done = (self.work / SUMMARY).exists() or any(pieces) or any(path.name.isdigit() for path in saves)
         if not done:  # a save of a checkpoint is named by its step
-            shutil.rmtree(self.work, ignore_errors=True)
+            remove(self.work)
 
     def _refuse_if_taken_over(self) -> None:
         """A run that is begun into the same folder while this one has nothing done takes its place."""
@@ -149,40 +148,10 @@ def piece_checkpoint(work: Path, name: str) -> Checkpoint | None:
     return Checkpoint(checkpoint_path(work, name), every_seconds=SECONDS_BETWEEN_SAVES, keep=1, at_end=False)
 
 
-@contextlib.contextmanager
-def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yields a folder to write in that becomes `path` when all is written and disappears when something fails."""
-    path = path.expanduser().resolve()
-    refuse_what_is_not_ours(path, is_ours)
-    staged = path.with_name(f".{path.name}-new-{uuid.uuid4().hex[:8]}")
-    above = [parent for parent in path.parents if not parent.exists()]  # the innermost first
-    try:
-        staged.mkdir(parents=True)
-    except OSError as error:
-        raise OSError(f"{path} cannot be made: {error.strerror}") from error
-    try:
-        yield staged
-        refuse_what_is_not_ours(path, is_ours)
-        put_in_place(staged, path)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-        with contextlib.suppress(OSError):  # of a folder that is not empty
-            for parent in above:
-                parent.rmdir()
-
-
-def put_in_place(staged: Path, path: Path) -> None:
-    """Renames a finished folder to its name; what had the name comes back where that fails."""
-    old = path.with_name(f".{path.name}-old-{uuid.uuid4().hex[:8]}")
-    if path.exists():
-        path.rename(old)
-    try:
-        staged.rename(path)
-    except OSError:
-        if old.exists():
-            old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+def whole_folder(path: Path, is_ours: Callable[[Path], bool]) -> contextlib.AbstractContextManager[Path]:
+    """A folder to write in that becomes `path` when all is written and disappears when something fails."""
+    refuse = functools.partial(refuse_what_is_not_ours, is_ours=is_ours)
+    return whole(path.expanduser().resolve(), folder=True, refuse=refuse)
 
 
 def refuse_what_is_not_ours(path: Path, is_ours: Callable[[Path], bool]) -> None:
@@ -202,11 +171,12 @@ def refuse_what_is_not_ours(path: Path, is_ours: Callable[[Path], bool]) -> None
 def made_by_wior(path: Path) -> bool:
     """Whether a folder is one of ours, with nothing of the user's added to it."""
     try:
+        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+        names = {entry.name for entry in path.iterdir()}
+        if summary["made_by"] == "wior demo" and names <= OLD_DEMO:
+            return True
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        return str(config["made_by"]).startswith("wior ") and {entry.name for entry in path.iterdir()} <= {
-            CONFIG,
-            *json.loads((path / SUMMARY).read_text(encoding="utf-8"))["files"],
-        }
+        return str(config["made_by"]).startswith("wior ") and names <= {CONFIG, *summary["files"]}
     except (OSError, ValueError, TypeError, KeyError):
         return False
 

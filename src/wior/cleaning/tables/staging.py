@@ -13,13 +13,11 @@ from wior.saving.whole import whole
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` to write to; it gets its name when all is written and goes when something fails."""
-    refuse_existing(path)
     try:
-        with whole(path) as unfinished:
+        with whole(path, refuse=refuse_existing) as unfinished:
             yield unfinished
-            refuse_existing(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}" if error.strerror else str(error)) from error
 
 
 def refuse_existing(path: Path) -> None:

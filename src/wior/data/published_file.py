@@ -16,7 +16,7 @@ PART = ".part"  # behind the name of a file that is not yet whole
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishedFile:
     """One file of a data set."""
 
     subfolder: str  # that it lies in, below a folder of data sets
@@ -43,8 +43,8 @@ class Source:
         if found != expected:
             inside = " of its contents" if self.of_contents else ""
             raise ValueError(
-                f"{path} ({status.st_size:,} bytes) is truncated, damaged or another version: its {algorithm}{inside} is "
-                f"{found}, that of the published file {expected}"
+                f"{path} ({status.st_size:,} bytes) is truncated, damaged or another version: its {algorithm}{inside} "
+                f"is {found}, that of the published file {expected}"
             )
 
     def described_checksum(self) -> str:
