@@ -39,9 +39,12 @@ from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
 from wior.problems import Bilevel, ConditionalBilevel, Problem
 from wior.problems.restated import restated
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import both
+from wior.running.draws import any_draws
+from wior.running.plan import Plan, make_plan, start_at, stream_keys
 from wior.running.setup import run_key
+from wior.running.step_fingerprint import as_now
 
 Tree = Any
 
@@ -107,7 +110,7 @@ def order_error(
         u = jax.tree.unflatten(structure, drawn)
         u = jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
-    plan = blocks.as_now(blocks.make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
+    plan = as_now(make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
     in_pass = {s.level: s.n / s.batch for s in plan.streams}
     skip, steps = (int(np.ceil(max(in_pass.values()) * number)) for number in (warmup, passes))
     vectors = _watched(problem, watch, plan, int(seed), State(x, y, u), skip, steps)
@@ -261,12 +264,12 @@ class _WatchConditional(_Watch):
 
 
 def _watched(
-    problem: Any, watch: _Watch, plan: blocks.Plan, seed: int, point: State, skip: int, steps: int
+    problem: Any, watch: _Watch, plan: Plan, seed: int, point: State, skip: int, steps: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The vectors of every step after the first `skip`, and the full ones, by name."""
-    keys = blocks.stream_keys(plan, run_key(seed))
+    keys = stream_keys(plan, run_key(seed))
     shapes = jax.eval_shape(
-        lambda problem: watch.seen(problem, _Watched(*point, {}), blocks.any_draws(plan, problem, watch))[0], problem
+        lambda problem: watch.seen(problem, _Watched(*point, {}), any_draws(plan, problem, watch))[0], problem
     )
     widths = {name: sum(leaf.size for leaf in jax.tree.leaves(shape)) for name, shape in shapes.items()}
     if steps * sum(widths.values()) > LARGEST_RECORD:
@@ -274,20 +277,20 @@ def _watched(
             f"passes={steps} steps of {sum(widths.values())} numbers would take {4 * steps * sum(widths.values()) / 2**30:.1f} GiB; "
             "measure fewer passes or larger batches"
         )
-    carry = blocks.begin(plan, problem, watch, keys, point.x, point.y)
+    carry = block.begin(plan, problem, watch, keys, point.x, point.y)
     dtype = jnp.result_type(*jax.tree.leaves(point.y))
     records = {name: jnp.zeros((skip + steps, width), dtype) for name, width in widths.items() if width}
     carry = carry._replace(state=carry.state._replace(u=jax.tree.map(jnp.copy, point.u), records=records))
     done = 0
     while done < skip + steps:
         count = min(plan.length, skip + steps - done)
-        carry, *_ = blocks.block(plan, problem, watch, carry, keys, blocks.start_at(plan, done), np.int32(count))
+        carry, *_ = block.one_run(plan, problem, watch, carry, keys, start_at(plan, done), np.int32(count))
         done += count
     full = _full(problem, watch, point, plan)
     return {name: (np.asarray(record[skip:]), full[name]) for name, record in carry.state.records.items()}
 
 
-def _full(problem: Any, watch: _Watch, point: State, plan: blocks.Plan) -> dict[str, np.ndarray]:
+def _full(problem: Any, watch: _Watch, point: State, plan: Plan) -> dict[str, np.ndarray]:
     """The full derivatives: the mean over every example once, a batch at a time."""
     totals: dict[str, np.ndarray] = {}
     sizes = {s.level: s.n for s in plan.streams}
