@@ -25,7 +25,7 @@ Rate = float | Schedule
 Check = Callable[[str, Any], Any]
 
 
-class Streams(NamedTuple):
+class BatchKinds(NamedTuple):
     """How many batches of each kind a step takes, at each level.
 
     (1,) is one batch for everything; (10, 3, 1) ten batches for one purpose, three for another, one for a third. All kinds of a
@@ -56,6 +56,16 @@ class Draws(NamedTuple):
     starts_epoch: jax.Array
     key: Any = None  # for what a method draws besides examples; another one in every step
     reserves: Reserves | None = None
+
+    @property
+    def outer_index(self) -> jax.Array:
+        """The indices of the outer batch, of a step that takes one; of more, the first."""
+        return self.outer[0][0]
+
+    @property
+    def inner_index(self) -> jax.Array:
+        """The indices of the inner batch, of a step that takes one; of more, the first."""
+        return self.inner[0][0]
 
 
 class NotAtHand(ValueError):
@@ -135,7 +145,7 @@ class Algorithm:
                 field.metadata["check"](field.name, value)
 
     @property
-    def streams(self) -> Streams:
+    def batch_kinds(self) -> BatchKinds:
         raise NotImplementedError
 
     @property

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, decayed, number, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, decayed, number, static
 from wior.algorithms.parts.implicit import neumann_step
 from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
@@ -46,8 +46,8 @@ class BSA(Algorithm):
     paper = "Ghadimi, Wang, 2018"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, static
 from wior.algorithms.parts.implicit import inner_steps, neumann_step
 from wior.problems import Bilevel
 
@@ -38,8 +38,8 @@ class StocBiO(Algorithm):
     paper = "Ji, Yang, Liang, ICML 2021"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)

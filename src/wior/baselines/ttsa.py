@@ -16,11 +16,11 @@ from typing import Any
 from wior import checks, oracle
 from wior.algorithms.algorithm import (
     Algorithm,
+    BatchKinds,
     Draws,
     Rate,
     Seen,
     State,
-    Streams,
     at_step,
     decayed,
     number,
@@ -52,8 +52,8 @@ class TTSA(Algorithm):
     paper = "Hong, Wai, Wang, Yang, 2020"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, static
 from wior.algorithms.parts import estimators, linear_systems
 from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
 from wior.algorithms.parts.recursive import steps_in_pass
@@ -56,9 +56,9 @@ class VRBO(Algorithm):
     paper = "Yang, Ji, Liang, NeurIPS 2021"
 
     @property
-    def streams(self) -> Streams:
+    def batch_kinds(self) -> BatchKinds:
         batches = self.inner_steps + 1
-        return Streams((batches,), (batches, batches * (self.neumann_terms - 1)), self.separate_streams)
+        return BatchKinds((batches,), (batches, batches * (self.neumann_terms - 1)), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y))

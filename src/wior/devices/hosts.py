@@ -87,7 +87,7 @@ def demand_same(parts: Mapping[str, Any]) -> None:
 
     digests = [hashlib.sha256(json.dumps(part, default=repr).encode()).digest()[:8] for part in parts.values()]
     own = np.frombuffer(b"".join(digests), np.uint8).reshape(len(parts), 8)
-    with loss_is_clear(many=True):
+    with clear_lost_process(many=True):
         every = np.asarray(multihost_utils.process_allgather(own))
     every = every.reshape(-1, len(parts), 8)
     differing = [
@@ -104,7 +104,7 @@ def demand_same(parts: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def loss_is_clear(many: bool) -> Iterator[None]:
+def clear_lost_process(many: bool) -> Iterator[None]:
     """What the devices say when a connection breaks becomes `LostProcessError`."""
     try:
         yield

@@ -121,7 +121,7 @@ def _solves(algorithm: Algorithm, problems: list[Problem]) -> tuple[str, ...]:
 
 
 def _batches(algorithm: Any) -> tuple[int, int]:
-    outer, inner = sum(algorithm.streams.outer), sum(algorithm.streams.inner)
+    outer, inner = sum(algorithm.batch_kinds.outer), sum(algorithm.batch_kinds.inner)
     if algorithm.solves.conditional:
         inner = algorithm.visit_batches or algorithm.inner_epochs * BATCHES
     return outer, inner

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Seen, Streams, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Seen, one
 from wior.algorithms.wior_bo import State, directions
 from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
@@ -233,11 +233,11 @@ class _WatchBilevel(_Watch):
     solves = Bilevel
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=(1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=(1,))
 
     def seen(self, problem: Bilevel, state: _Watched, draws: Draws) -> tuple[dict[str, Tree], Seen]:
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         seen = directions(problem, State(state.x, state.y, state.u), xi, zeta).seen
         f_y, f_x = seen.outer[0]
         g_y, g_yy_u, g_xy_u = seen.inner[0]
@@ -250,8 +250,8 @@ class _WatchConditional(_Watch):
     solves = ConditionalBilevel
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def seen(self, problem: ConditionalBilevel, state: _Watched, draws: Draws) -> tuple[dict[str, Tree], Seen]:
         tolerance = default_tolerance(state.y)
@@ -259,7 +259,7 @@ class _WatchConditional(_Watch):
         def exact(example: jax.Array) -> Tree:
             return one_hypergradient(problem, state.x, state.y, example, tolerance, 1000)[0]
 
-        direction = tree.mean(jax.vmap(exact)(draws.outer[0][0]))
+        direction = tree.mean(jax.vmap(exact)(draws.outer_index))
         return {"hypergradient": direction}, Seen(outer=(one(direction),), inner=(one(state.y),))
 
 

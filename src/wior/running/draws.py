@@ -143,7 +143,7 @@ def _by_kind(plan: Plan, algorithm: Any, level: str, taken: tuple[jax.Array, ...
             ends = np.cumsum(stream.kinds)
             for i, (count, end) in enumerate(zip(stream.kinds, ends, strict=True)):
                 batches[stream.first + i] = indices[end - count : end]
-    wanted = getattr(algorithm.streams, level)
+    wanted = getattr(algorithm.batch_kinds, level)
     return tuple(batches.get(i, jnp.zeros((0, 1), jnp.int32)) for i in range(len(wanted)))
 
 

@@ -256,7 +256,7 @@ def run(program: Program, checkpoint: Checkpoint | None, progress: bool | Report
     plan, limits = program.setup.plan, program.setup.limits
     if plan.spans_processes and not hosts.is_first():
         progress = False
-    with hosts.loss_is_clear(plan.spans_processes), contextlib.ExitStack() as open_ones:
+    with hosts.clear_lost_process(plan.spans_processes), contextlib.ExitStack() as open_ones:
         store = None
         if checkpoint is not None:
             store = Store(checkpoint, program.describe())

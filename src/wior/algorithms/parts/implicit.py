@@ -44,7 +44,7 @@ def neumann_step(
     _, for_u, (for_x,) = draws.inner
     zeta = problem.inner_batch(for_x)
     jacobian = lambda u: oracle.jacobian_product(problem, x, y, u, zeta)
-    xi = problem.outer_batch(draws.outer[0][0])
+    xi = problem.outer_batch(draws.outer_index)
     estimate = neumann_hypergradient(problem, x, y, xi, for_u, jacobian, scale, length)
     moved = State(descend(x, outer_lr, estimate.direction, zeta.examples), y)
     return moved, Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, decayed, number, one, static
 from wior.algorithms.parts import estimators
 from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
 from wior.problems import Bilevel
@@ -46,8 +46,8 @@ class DoubleMomentum(Algorithm):
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1, self.neumann_terms - 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1, self.neumann_terms - 1), self.separate_streams)
 
     def length(self, draws: Draws) -> jax.Array | None:
         """Of a Neumann product; None for the whole sum."""
@@ -65,7 +65,7 @@ def storm_step(
 ) -> tuple[State, Seen]:
     """One step with both estimates on the same batches, and the same length, at this iterate and the one before it."""
     (index,), for_u = draws.inner
-    xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(index)
+    xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(index)
 
     def evaluate(x: Tree, y: Tree) -> tuple[Estimate, Tree]:
         curvature = oracle.inner_curvature(problem, x, y, zeta)

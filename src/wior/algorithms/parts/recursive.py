@@ -52,7 +52,7 @@ def recursive_step(
 ) -> tuple[State, Seen]:
     """A step along the recursion's directions; where `fresh`, along those of large batch `number` of `size` examples."""
     x, y, u = here = wior_bo.State(state.x, state.y, state.u)
-    xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+    xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
     new = wior_bo.directions(problem, here, xi, zeta)
 
     def old() -> tuple[Tree, Tree, Tree]:
