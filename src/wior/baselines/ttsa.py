@@ -27,7 +27,7 @@ from wior.algorithms.algorithm import (
     one,
     static,
 )
-from wior.algorithms.parts.implicit import neumann_step
+from wior.algorithms.parts.implicit import Series, neumann_step
 from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
 from wior.problems.per_example import descend
@@ -64,5 +64,5 @@ class TTSA(Algorithm):
         y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), g_y)
         outer_lr, scale = decayed(self.outer_lr, draws.step, self.outer_decay), at_step(self.neumann_lr, draws.step)
         return neumann_step(
-            problem, state.x, y, draws, one(g_y), outer_lr, scale, random_length(draws.key, self.neumann_terms)
+            problem, state.x, y, draws, one(g_y), outer_lr, Series(scale, random_length(draws.key, self.neumann_terms))
         )

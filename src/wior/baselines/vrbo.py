@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, static
 from wior.algorithms.parts import estimators, linear_systems
-from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
+from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.algorithms.parts.recursive import steps_in_pass
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
@@ -73,7 +73,7 @@ class VRBO(Algorithm):
         def evaluate(x: Tree, y: Tree, batch: tuple[jax.Array, ...]) -> tuple[Estimate, Tree]:
             xi, zeta = problem.outer_batch(batch[0]), problem.inner_batch(batch[1])
             curvature = oracle.inner_curvature(problem, x, y, zeta)
-            estimate = neumann_hypergradient(problem, x, y, xi, batch[2], curvature.jacobian, scale)
+            estimate = neumann_hypergradient(problem, x, y, xi, batch[2], curvature.jacobian, Series(scale))
             return estimate, curvature.gradient()
 
         def large(d: tuple[Tree, Tree]) -> tuple[Tree, Tree]:

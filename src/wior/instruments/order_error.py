@@ -53,6 +53,7 @@ WINDOWS, IN_WINDOW = 8, 8  # stretches of k, one pass long each, that α is fitt
 FEWEST_PASSES = 12  # for two such stretches
 ALPHAS = (1, 2)
 LARGEST_RECORD = 2**29  # numbers
+LEVEL = {"outer_gradient": "outer", "hypergradient": "outer", "inner_gradient": "inner", "inner_products": "inner"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,42 +103,69 @@ def order_error(
     x, y = checks.floating("x", x), checks.floating("y", y)
     problem.check(x, y, batches)
     problem = restated(problem, Bilevel, ConditionalBilevel)
-    if u is None:
-        key = jax.random.key(int(seed))
-        leaves, structure = jax.tree.flatten(y)
-        keys = list(jax.random.split(key, len(leaves))) if len(leaves) > 1 else [key]
-        drawn = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in zip(keys, leaves, strict=True)]
-        u = jax.tree.unflatten(structure, drawn)
-        u = jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
+    point = State(x, y, _random_direction(y, int(seed)) if u is None else u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
     plan = as_now(make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
     in_pass = {s.level: s.n / s.batch for s in plan.streams}
     skip, steps = (int(np.ceil(max(in_pass.values()) * number)) for number in (warmup, passes))
-    vectors = _watched(problem, watch, plan, int(seed), State(x, y, u), skip, steps)
-    level = {"outer_gradient": "outer", "hypergradient": "outer", "inner_gradient": "inner", "inner_products": "inner"}
-    # powers of two of a pass are looked at exactly: there the average of one permutation has no error
-    whole = np.outer(np.fromiter(in_pass.values(), float), 2 ** np.arange(20)).ravel()
+    vectors = _watched(problem, watch, plan, int(seed), point, skip, steps)
     longest = max(2, steps // 4)
-    windows = {name: windows_of(longest, number) for name, number in in_pass.items()}
+    windows = {level: windows_of(longest, number) for level, number in in_pass.items()}
     if min(map(len, windows.values())) < 2:
         warnings.warn(
             f"passes={passes} are too few to fit α and C, which are NaN; give passes={FEWEST_PASSES} or more",
             stacklevel=2,
         )
+    k = _intervals(longest, in_pass, windows)
+    measured = {
+        name: _measured(record, full, k, windows[LEVEL[name]], in_pass[LEVEL[name]])
+        for name, (record, full) in vectors.items()
+    }
+    return OrderError(
+        k=k,
+        largest={name: one.largest for name, one in measured.items()},
+        mean={name: one.mean for name, one in measured.items()},
+        alpha={name: one.alpha for name, one in measured.items()},
+        C={name: bound(k, one.largest, one.alpha) for name, one in measured.items()},
+        C_at={name: {power: bound(k, one.largest, power) for power in ALPHAS} for name, one in measured.items()},
+        A={name: float(np.sqrt(one.largest[0])) for name, one in measured.items()},
+        batches_in_pass={name: in_pass[LEVEL[name]] for name in measured},
+        order=repr(order),
+    )
+
+
+class _Measured(NamedTuple):
+    """The errors of one derivative for every interval, and α."""
+
+    largest: np.ndarray
+    mean: np.ndarray
+    alpha: float
+
+
+def _measured(
+    record: np.ndarray, full: np.ndarray, intervals: np.ndarray, windows: list[np.ndarray], in_pass: float
+) -> _Measured:
+    largest, mean = _errors(record, full, intervals)
+    return _Measured(largest, mean, fit(windows, [_errors(record, full, k, in_pass)[1] for k in windows]))
+
+
+def _random_direction(y: Tree, seed: int) -> Tree:
+    """A random tree like y, of unit norm."""
+    key = jax.random.key(seed)
+    leaves, structure = jax.tree.flatten(y)
+    keys = list(jax.random.split(key, len(leaves))) if len(leaves) > 1 else [key]
+    drawn = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in zip(keys, leaves, strict=True)]
+    u = jax.tree.unflatten(structure, drawn)
+    return jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
+
+
+def _intervals(longest: int, in_pass: dict[str, float], windows: dict[str, list[np.ndarray]]) -> np.ndarray:
+    """The intervals that are looked at, up to `longest`."""
+    # powers of two of a pass are looked at exactly: there the average of one permutation has no error
+    whole = np.outer(np.fromiter(in_pass.values(), float), 2 ** np.arange(20)).ravel()
     looked_at = [k for level in windows.values() for k in level]
     intervals = np.concatenate([np.geomspace(1, longest, INTERVALS), whole, *looked_at]).astype(int)
-    intervals = np.unique(intervals[(intervals >= 1) & (intervals <= longest)])
-    largest, mean, alpha, constant, at, single, per_pass = {}, {}, {}, {}, {}, {}, {}
-    for name, (record, full) in vectors.items():
-        per_pass[name] = in_pass[level[name]]
-        largest[name], mean[name] = _errors(record, full, intervals)
-        in_window = windows[level[name]]
-        whole_passes = [_errors(record, full, k, per_pass[name])[1] for k in in_window]
-        alpha[name] = fit(in_window, whole_passes)
-        constant[name] = bound(intervals, largest[name], alpha[name])
-        at[name] = {power: bound(intervals, largest[name], power) for power in ALPHAS}
-        single[name] = float(np.sqrt(largest[name][0]))
-    return OrderError(intervals, largest, mean, alpha, constant, at, single, per_pass, repr(order))
+    return np.unique(intervals[(intervals >= 1) & (intervals <= longest)])
 
 
 def windows_of(longest: int, batches_in_pass: float) -> list[np.ndarray]:
@@ -303,7 +331,7 @@ def _full(problem: Any, watch: _Watch, point: State, plan: Plan) -> dict[str, np
             outer, inner = (rows, other) if level == "outer" else (other, rows)
             draws = Draws((outer,), (inner,), None, jnp.uint32(0), jnp.asarray(False))
             for name, vector in seen(problem, draws).items():
-                if (name in ("outer_gradient", "hypergradient")) == (level == "outer"):
+                if LEVEL[name] == level:
                     totals[name] = totals.get(name, 0) + np.asarray(tree.flat(vector), np.float64) * rows.size / n
     return totals
 

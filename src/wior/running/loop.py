@@ -46,6 +46,19 @@ class NonFiniteError(FloatingPointError):
         Which variables.
     result : Result
         The state before that step, the last finite one, and the history up to it.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> try:
+    ...     wior.solve(problem, wior.WiORBO(1e9, 1e9, 1e9), x0, y0, batch_size=8, steps=20)
+    ... except wior.NonFiniteError as error:
+    ...     print(bool(jnp.isfinite(error.result.y).all()), error.result.steps == error.step - 1)
+    True True
     """
 
     result: Any = None

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from wior import checks, oracle
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, decayed, number, one, static
 from wior.algorithms.parts import estimators
-from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
+from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, with_rows_of, without_rows
 
@@ -69,7 +69,7 @@ def storm_step(
 
     def evaluate(x: Tree, y: Tree) -> tuple[Estimate, Tree]:
         curvature = oracle.inner_curvature(problem, x, y, zeta)
-        estimate = neumann_hypergradient(problem, x, y, xi, for_u, curvature.jacobian, scale, length)
+        estimate = neumann_hypergradient(problem, x, y, xi, for_u, curvature.jacobian, Series(scale, length))
         return estimate, curvature.gradient()
 
     rate: Callable[[Any], Any] = lambda value: decayed(value, draws.step, algorithm.decay, algorithm.delay)
