@@ -83,8 +83,8 @@ class Layout:
     >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
     >>> layout = wior.Layout(jax.sharding.Mesh(jax.devices()[:1], ("batch",)), data="batch")
     >>> result = wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=4, mesh=layout)
-    >>> result.y.sharding.spec
-    PartitionSpec()
+    >>> tuple(result.y.sharding.spec)  # y lies whole on every device
+    ()
     """
 
     mesh: Mesh

@@ -149,18 +149,19 @@ class _Block:
             lines.observed(s, memory, place, seen) if s.adaptive else memory
             for s, memory, place in zip(self.plan.streams, carry.memories, places, strict=True)
         )
-        orders = self._learned(carry.visit_orders, taken[0][0], seen)
+        orders = self._learned(carry.visit_orders, taken, seen)
         places = tuple(
             (tail, taken + s.chunk) if s.adaptive else (tail, taken)
             for s, (tail, taken) in zip(self.plan.streams, places, strict=True)
         )
         return _Turn(places, _in_place(self.plan, Carry(state, memories, orders)), calls)
 
-    def _learned(self, orders: Any, examples: jax.Array, seen: Seen) -> Any:
-        """The orders of the inner sets after a step has visited those of some outer examples."""
+    def _learned(self, orders: Any, taken: tuple[jax.Array, ...], seen: Seen) -> Any:
+        """The orders of the inner sets after a step has visited those of its outer examples."""
         sets = self.plan.inner_sets
         if sets is None or not isinstance(sets.order, AdaptiveOrder):
             return orders
+        examples = taken[0][0]
         counts = visits.counts_of(self.problem, examples, sets.n)
         batches = self.algorithm.visit_batches
         rows = self.algorithm.inner_epochs * counts if batches is None else jnp.full_like(counts, batches * sets.batch)

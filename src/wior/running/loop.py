@@ -55,7 +55,7 @@ class NonFiniteError(FloatingPointError):
     >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
     >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
     >>> try:
-    ...     wior.solve(problem, wior.WiORBO(1e9, 1e9, 1e9), x0, y0, batch_size=8, steps=20)
+    ...     wior.solve(problem, wior.WiORBO(1e9, 1e9, 1e9), x0, y0, batch_size=8, steps=200)
     ... except wior.NonFiniteError as error:
     ...     print(bool(jnp.isfinite(error.result.y).all()), error.result.steps == error.step - 1)
     True True
