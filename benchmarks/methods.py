@@ -26,8 +26,9 @@ import wior
 from steps import RATES, hand_written
 from wior import baselines, oracle
 from wior.instruments.methods import classes
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import Arguments
+from wior.running.plan import start_at, stream_keys
 from wior.running.setup import prepare, run_key
 from workloads import (
     Workload,
@@ -66,10 +67,10 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
         begun = time.perf_counter()
         run(work, algorithm, 16)
         first[name] = time.perf_counter() - begun
-        before = blocks.block._cache_size()
+        before = block.one_run._cache_size()
         trial = float(run(work, algorithm, 48).history["seconds"][-1]) / 48
         steps[name] = int(min(max(seconds / trial, 64), 60_000))
-        programs[name] = blocks.block._cache_size() - before
+        programs[name] = block.one_run._cache_size() - before
     bilevel = isinstance(work.problem, wior.Bilevel)
     reference = "by hand" if bilevel else next(iter(methods))
     times: dict[str, list[float]] = {name: [] for name in (reference, *methods)}
@@ -78,7 +79,7 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
         trial()
         by_hand = hand_written(work, int(min(max(seconds / trial(), 64), 60_000)))
     calls = {}
-    before = blocks.block._cache_size()
+    before = block.one_run._cache_size()
     for _ in range(turns):
         if bilevel:
             times["by hand"].append(by_hand())
@@ -86,7 +87,7 @@ def measure(work: Workload, turns: int, seconds: float, only: list[str] | None) 
             history = run(work, algorithm, steps[name]).history
             times[name].append(float(history["seconds"][-1]) / steps[name])
             calls[name] = {call: float(history[call][-1]) / steps[name] for call in oracle.CALLS}
-    compiled_later = blocks.block._cache_size() - before
+    compiled_later = block.one_run._cache_size() - before
     micro = {name: 1e6 * statistics.median(values) for name, values in times.items()}
     rows = [
         {
@@ -125,10 +126,10 @@ def _temporary(work: Workload, algorithm: Any) -> int:
     orders = wior.orders.RandomReshuffling()
     given = Arguments(orders, work.batch, steps=NEVER, record_every=NEVER)
     setup = prepare(work.problem, algorithm, work.x0, work.y0, given)
-    keys = blocks.stream_keys(setup.plan, run_key(0))
-    carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
-    arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))
-    return int(blocks.block.lower(setup.plan, *arguments).compile().memory_analysis().temp_size_in_bytes)
+    keys = stream_keys(setup.plan, run_key(0))
+    carry = block.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+    arguments = (setup.problem, setup.algorithm, carry, keys, start_at(setup.plan, 0), np.int32(1))
+    return int(block.one_run.lower(setup.plan, *arguments).compile().memory_analysis().temp_size_in_bytes)
 
 
 def table(results: dict[str, Any]) -> str:

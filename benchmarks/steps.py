@@ -23,7 +23,8 @@ import numpy as np
 from jax import lax
 
 import wior
-from wior.running import blocks
+from wior.running.plan import make_plan
+from wior.running.step_fingerprint import as_now
 from workloads import Workload, cleaning, linear_softmax, logistic, mlp
 
 RATES = {"outer_lr": 1e-3, "inner_lr": 1e-2, "adjoint_lr": 1e-2}
@@ -93,13 +94,13 @@ def repeated(work: Workload, turns: int) -> dict[str, float]:
     """Milliseconds of a call of `solve` for one step that compiles nothing, and of its check that no function has changed."""
     algorithm, orders = wior.WiORBO(**RATES), (wior.orders.RandomReshuffling(),) * 2
     batches = (work.batch, work.batch)
-    plan = blocks.make_plan(work.problem, algorithm, orders, batches, 1)
+    plan = make_plan(work.problem, algorithm, orders, batches, 1)
 
     def call() -> None:
         wior.solve(work.problem, algorithm, work.x0, work.y0, batch_size=work.batch, steps=1, record_every=1)
 
     def check() -> None:
-        blocks.as_now(plan, work.problem, algorithm, work.x0, work.y0, batches)
+        as_now(plan, work.problem, algorithm, work.x0, work.y0, batches)
 
     found = {}
     for name, work_of in (("call_ms", call), ("check_ms", check)):

@@ -10,7 +10,7 @@ import itertools
 
 import jax
 
-from wior.running import blocks
+from wior.running import block
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -21,6 +21,6 @@ _finished = itertools.count(1)
 
 
 def pytest_runtest_teardown() -> None:
-    if next(_finished) % 10 == 0 and blocks.short_of_maps():
+    if next(_finished) % 10 == 0 and block.short_of_maps():
         jax.clear_caches()
         gc.collect()

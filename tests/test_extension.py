@@ -11,7 +11,7 @@ import pytest
 import runs
 import wior
 from wior.algorithms import Algorithm
-from wior.algorithms.algorithm import Seen, State, Streams, one
+from wior.algorithms.algorithm import BatchKinds, Seen, State, one
 from wior.orders import AdaptiveOrder, RandomReshuffling, next_line
 from wior.problems import Bilevel, Problem
 from wior.problems.restated import restated
@@ -51,8 +51,8 @@ class Followed(Algorithm):
     step_sizes = {"y": "inner_lr"}
 
     @property
-    def streams(self):
-        return Streams((1,), (1,))
+    def batch_kinds(self):
+        return BatchKinds((1,), (1,))
 
     def init(self, problem, x, y):
         return State(x, y)

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import wior
+from wior import orders, problems
 
 # a module imports from its own layer's package and from those before it; those of one line do not import each other
 LAYERS = (
@@ -63,3 +64,30 @@ def test_imports_point_down():
 
 def test_few_modules_lie_loose():
     assert len(list(ROOT.glob("*.py"))) <= 6
+
+
+# what runs a method knows orders and problems by what they can do; the façade's own examples in docstrings are not code
+ENGINE = [*(ROOT / "running").rglob("*.py"), *(ROOT / "streaming").rglob("*.py"), ROOT / "oracle" / "counting.py"]
+DEFAULTS = {("solve.py", "RandomReshuffling"), ("sweep.py", "RandomReshuffling")}
+
+
+def named(text):
+    """Every name that a program imports or uses."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def test_the_engine_knows_no_order_and_no_problem_class_by_name():
+    concrete = {type(order).__name__ for order in orders.BY_NAME.values()} | {
+        kind.__name__ for kind in problems.CLASSES
+    }
+    assert {"Herding", "RandomReshuffling", "Bilevel", "ConditionalBilevel"} <= concrete
+    assert set(named("from wior.orders import Herding\nproblems.Bilevel")) >= {"Herding", "Bilevel"}
+    assert len(ENGINE) > 15
+    found = {(file.name, name) for file in ENGINE for name in named(file.read_text()) if name in concrete}
+    assert found == DEFAULTS

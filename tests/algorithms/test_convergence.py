@@ -152,7 +152,7 @@ def test_a_random_length_is_in_the_mean_a_truncated_series(method):
     assert set(lengths.tolist()) == {0, 1, 2}
 
     def moved(key):
-        whole = tuple(jnp.tile(jnp.arange(12), (count, 1)) for count in algorithm.streams.inner)
+        whole = tuple(jnp.tile(jnp.arange(12), (count, 1)) for count in algorithm.batch_kinds.inner)
         draws = draws_of((jnp.arange(8)[None],), whole, key=key)
         return algorithm.step(BILEVEL.problem, state, draws)[0].x - x
 

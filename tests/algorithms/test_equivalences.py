@@ -13,7 +13,7 @@ from problems import flat
 from twins import BRIEFLY, RATES, VISITED, close, dense, draw, laid_out, random_passes, same, stepped
 from wior.baselines import WiRBO
 from wior.orders import Herding, Incremental, Independent, RandomReshuffling
-from wior.running import blocks, visits
+from wior.running import block, visits
 
 # One class of problems as a special case of another.
 
@@ -160,8 +160,8 @@ def test_per_example_rows_are_entries_of_a_dense_vector(build, algorithm):
     rng = np.random.default_rng(7)
     for _ in range(4):
         twice = lambda n: rng.permutation(n)[[0, 1, 2, 1, 0]]
-        outer = [twice(problems.M) for _ in algorithm.streams.outer]
-        inner = [twice(problems.N) for _ in algorithm.streams.inner]
+        outer = [twice(problems.M) for _ in algorithm.batch_kinds.outer]
+        inner = [twice(problems.N) for _ in algorithm.batch_kinds.inner]
         states = [
             stepped(one.problem, algorithm, state, draw(outer, inner))
             for one, state in zip((case, plain), states, strict=True)
@@ -208,9 +208,9 @@ def test_none_in_a_tree_is_no_leaf():
 def test_a_start_that_is_a_number_is_compiled_once():
     """jax gives a Python number a weaker type than the array that a step returns."""
     problem = wior.Bilevel(lambda x, y, b: jnp.mean(b) * x * y, lambda x, y, b: (y - x) ** 2, np.ones(1), np.ones(1))
-    before = blocks.block._cache_size()
+    before = block.one_run._cache_size()
     wior.solve(problem, wior.WiORBO(*RATES), 0.5, 0.5, order=Incremental(), batch_size=1, **BRIEFLY)
-    assert blocks.block._cache_size() == before + 1
+    assert block.one_run._cache_size() == before + 1
 
 
 @pytest.mark.parametrize(

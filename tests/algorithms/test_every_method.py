@@ -122,7 +122,8 @@ def test_what_is_left_to_the_data_is_the_rule_of_the_paper(kind, name, given):
 
 COPIES = r"""
 import re, jax.numpy as jnp, numpy as np, jax, wior
-from wior.running import blocks
+from wior.running import block
+from wior.running.plan import start_at, stream_keys
 from wior.running.arguments import Arguments
 from wior.running.setup import prepare, run_key
 from methods import CLASSES, made
@@ -138,10 +139,10 @@ for kind in CLASSES:
     if kind.solves is wior.Bilevel:
         batch = (4, 1) if kind.fixed_batches else (4, 5)
         setup = prepare(problem, made(kind), x, y, Arguments(wior.orders.RandomReshuffling(), batch, steps=9, record_every=9))
-        keys = blocks.stream_keys(setup.plan, run_key(0))
-        carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
-        arguments = (setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(1))
-        text = blocks.block.lower(setup.plan, *arguments).compile().as_text()
+        keys = stream_keys(setup.plan, run_key(0))
+        carry = block.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+        arguments = (setup.problem, setup.algorithm, carry, keys, start_at(setup.plan, 0), np.int32(1))
+        text = block.one_run.lower(setup.plan, *arguments).compile().as_text()
         assert not re.search(r"= f32\[300007\]\S* copy\(", text), kind.__name__
         print(kind.__name__)
 """

@@ -12,7 +12,7 @@ from problems import flat
 from twins import BRIEFLY, RATES, WRAPPERS
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Incremental
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import posed_for
 
 # The table: every algorithm × every order × every class of problem that it takes.
@@ -86,12 +86,12 @@ def test_every_algorithm_runs_in_every_order_on_every_problem_it_takes(algorithm
     problem, _, x, y, batch_size = CLASSES[case]
     if algorithm.fixed_batches:  # which must divide the data
         batch_size = (2, 3) if isinstance(batch_size, tuple) else 3
-    programs = blocks.block._cache_size()
+    programs = block.one_run._cache_size()
     result = wior.solve(problem, algorithm, x, y, order=BY_NAME[order], batch_size=batch_size, **BRIEFLY)
     again = wior.solve(problem, algorithm, x, y, order=BY_NAME[order], batch_size=batch_size, **BRIEFLY | {"steps": 12})
     assert again.steps == 12
     assert (
-        blocks.block._cache_size() - programs <= 1
+        block.one_run._cache_size() - programs <= 1
     )  # a remainder, a second block and a second run are the same program
     assert np.isfinite(flat((result.x, result.y))).all()
     for before, after in zip(jax.tree.leaves(x), jax.tree.leaves(result.x), strict=True):

@@ -41,7 +41,7 @@ def test_three_steps_are_the_formula(name, start):
         first = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), first)
     state, s = first, SimpleNamespace(**jax.tree.map(np.asarray, first)._asdict())
     for t, chance in enumerate(CHANCES[start], start):
-        outer, inner = random_batches(rng, algorithm.streams, (np.arange(7), np.arange(11)))
+        outer, inner = random_batches(rng, algorithm.batch_kinds, (np.arange(7), np.arange(11)))
         draws = drawn(outer, inner, t, keys()[chance], reserves(7, 11))
         luck = SimpleNamespace(length=chance[0], coin=chance[1], large=large_batches)
         state = stepped(problem, algorithm, state, draws)
@@ -68,7 +68,7 @@ def test_every_baseline_has_a_twin():
 def test_the_twin_of_reverse_is_the_derivative_of_f_at_the_end_of_the_steps():
     """By a complex step, which has no truncation error: f(x, y_K(x)) is a polynomial in x."""
     (a, _), rng = METHODS["Reverse"], np.random.default_rng(5)
-    outer, inner = random_batches(rng, a.streams, (np.arange(7), np.arange(11)))
+    outer, inner = random_batches(rng, a.batch_kinds, (np.arange(7), np.arange(11)))
     C, D, E, c, e = mean(F, outer[0][0])
 
     def value(x):
@@ -84,7 +84,7 @@ def test_bome_adds_nothing_of_q_where_f_alone_brings_it_down():
     algorithm, rng, signs = of.BOME(0.07, 0.11, inner_steps=3, control=0.02), np.random.default_rng(6), set()
     for _ in range(6):
         s = SimpleNamespace(x=rng.normal(size=3), y=rng.normal(size=5))
-        outer, inner = random_batches(rng, algorithm.streams, (np.arange(7), np.arange(11)))
+        outer, inner = random_batches(rng, algorithm.batch_kinds, (np.arange(7), np.arange(11)))
         state = algorithm.init(BILEVEL, jnp.asarray(s.x), jnp.asarray(s.y))
         found = stepped(BILEVEL, algorithm, state, drawn(outer, inner, 1, keys()[0, False], reserves(7, 11)))
         close(found, np.concatenate(list(bome(algorithm, s, outer, inner, 1, None).values())))

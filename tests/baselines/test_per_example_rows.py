@@ -33,7 +33,7 @@ def test_only_rows_of_the_batches_move(name):
     states = [algorithm.init(case.problem, case.x0, case.y0) for case in cases]
     touched = set()
     for t in range(3):
-        outer, inner = random_batches(rng, algorithm.streams, MET, repeated=name != "BOME")
+        outer, inner = random_batches(rng, algorithm.batch_kinds, MET, repeated=name != "BOME")
         draws = drawn(outer, inner, t, keys()[CHANCES[0][t]], reserves(problems.M, problems.N))
         states = [stepped(case.problem, algorithm, state, draws) for case, state in zip(cases, states, strict=True)]
         touched |= set(((outer if algorithm.solves is wior.Minimax else inner)[MOVES.get(name, 0)]).ravel())
@@ -66,7 +66,7 @@ def test_rows_take_no_part_in_the_memory_of_differences(name, decay):
     state = algorithm.init(problem, x, y)
     for t in range(4):
         before = plain.init(problem, state.x, state.y)._replace(u=state.u)
-        outer, inner = random_batches(rng, algorithm.streams, MET)
+        outer, inner = random_batches(rng, algorithm.batch_kinds, MET)
         draws = drawn(outer, inner, t, keys()[0, False], reserves(problems.M, problems.N))
         state, other = stepped(problem, algorithm, state, draws), stepped(problem, plain, before, draws)
     close(state.x["rows"], flat(other.x["rows"]))

@@ -198,7 +198,7 @@ def test_bad_numbers_of_processes(arguments, words):
     ids=str,
 )
 def test_errors_that_are_not_of_a_connection_pass_through(error):
-    with pytest.raises(type(error)) as raised, hosts.loss_is_clear(many=True):
+    with pytest.raises(type(error)) as raised, hosts.clear_lost_process(many=True):
         raise error
     assert raised.value is error
 
@@ -215,7 +215,7 @@ def test_errors_that_are_not_of_a_connection_pass_through(error):
 def test_errors_of_a_connection_are_a_lost_process(error):
     with (
         pytest.raises(hosts.LostProcessError, match="another process of this run has ended"),
-        hosts.loss_is_clear(many=True),
+        hosts.clear_lost_process(many=True),
     ):
         raise error
 
@@ -223,5 +223,5 @@ def test_errors_of_a_connection_are_a_lost_process(error):
 def test_a_value_error_with_the_words_of_the_runtime_inside():
     error = ValueError("the array cannot be fetched: UNAVAILABLE: Connection reset by peer")
     error.__cause__ = jax.errors.JaxRuntimeError("UNAVAILABLE: Connection reset by peer")
-    with pytest.raises(hosts.LostProcessError), hosts.loss_is_clear(many=True):
+    with pytest.raises(hosts.LostProcessError), hosts.clear_lost_process(many=True):
         raise error

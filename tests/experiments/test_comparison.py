@@ -17,7 +17,7 @@ from wior.experiments.comparison import CALLS
 from wior.experiments.contest import METHODS
 from wior.experiments.experiment import Options
 from wior.orders import BY_NAME, Independent
-from wior.running import blocks
+from wior.running import block
 from wior.tasks.task import Measure
 
 GRID = {"outer_lr": (0.1, 0.2), "inner_lr": (0.3, 0.4)}
@@ -159,10 +159,10 @@ def test_tuning_by_short_runs_ends_in_runs_of_the_chosen_setting_and_is_one_prog
     one = ENTRANTS[0]
     # of two runs at once, as tuning with one seed and the runs of two seeds are
     chosen = (
-        by_hand(task, one, [{"outer_lr": 0.02, "inner_lr": 0.5, "adjoint_lr": 0.5}]) and blocks.blocks._cache_size()
+        by_hand(task, one, [{"outer_lr": 0.02, "inner_lr": 0.5, "adjoint_lr": 0.5}]) and block.many_runs._cache_size()
     )
     (found,) = comparison.compare(task, [one], SEEDS, now, timed=False, tuning_steps=8)
-    assert blocks.blocks._cache_size() == chosen
+    assert block.many_runs._cache_size() == chosen
     short = dataclasses.replace(task, steps=8)
     scores = [by_hand(short, one, [setting] * 2, seeds=1).final("gap")[0, 0] for setting in found.settings]
     np.testing.assert_array_equal(found.scores, scores)

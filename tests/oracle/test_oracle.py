@@ -339,8 +339,8 @@ def test_nothing_is_counted_outside_a_tally_and_each_tally_is_its_own():
 
 def draws(algorithm, visits=None, outer=3, inner=4):
     return Draws(
-        outer=tuple(jnp.zeros((1, outer), jnp.int32) for _ in algorithm.streams.outer),
-        inner=tuple(jnp.zeros((1, inner), jnp.int32) for _ in algorithm.streams.inner),
+        outer=tuple(jnp.zeros((1, outer), jnp.int32) for _ in algorithm.batch_kinds.outer),
+        inner=tuple(jnp.zeros((1, inner), jnp.int32) for _ in algorithm.batch_kinds.inner),
         visits=visits,
         step=jnp.uint32(0),
         starts_epoch=jnp.asarray(True),

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import wior
-from wior.algorithms.algorithm import Algorithm, Seen, Streams, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Seen, static
 from wior.orders import Herding, RandomReshuffling
 from wior.orders.herding import by_sign
-from wior.running import blocks
+from wior.running import block
+from wior.running.plan import make_plan, start_at, stream_keys
 
 WIDTH = 3
 KEY = jax.random.key(5, impl="threefry2x32")
@@ -47,8 +48,8 @@ class Recorder(Algorithm):
     step_sizes = {}
 
     @property
-    def streams(self):
-        return Streams(outer=(1,), inner=(self.inner_batches,))
+    def batch_kinds(self):
+        return BatchKinds(outer=(1,), inner=(self.inner_batches,))
 
     def init(self, problem, x, y):
         outer = jnp.full((self.steps, 1, self.outer_batch), -1)
@@ -87,14 +88,14 @@ def pair(value):
 
 def runner(problem, algorithm, order, batch_size, **changes):
     """A function from a key to the state after all steps, in one block."""
-    plan = blocks.make_plan(problem, algorithm, pair(order), batch_size, algorithm.steps)
+    plan = make_plan(problem, algorithm, pair(order), batch_size, algorithm.steps)
     plan = dataclasses.replace(plan, **changes)
 
     def run(key):
-        keys = blocks.stream_keys(plan, key)
-        carry = blocks.begin(plan, problem, algorithm, keys, jnp.zeros(2), jnp.zeros(1))
-        start, count = blocks.start_at(plan, 0), jnp.int32(algorithm.steps)
-        return blocks.advance(plan, problem, algorithm, carry, keys, start, count)[0].state
+        keys = stream_keys(plan, key)
+        carry = block.begin(plan, problem, algorithm, keys, jnp.zeros(2), jnp.zeros(1))
+        start, count = start_at(plan, 0), jnp.int32(algorithm.steps)
+        return block.advance(plan, problem, algorithm, carry, keys, start, count)[0].state
 
     return run
 
@@ -331,11 +332,11 @@ def naive_visit(problem, x, y, example, order, count, batch, epochs):
 
 def conditional_run(problem, algorithm, orders, batches, y):
     """The carry before the first step, a function that takes one step, and the keys of the streams."""
-    plan = blocks.make_plan(problem, algorithm, orders, batches, 1)
-    keys = jit(lambda: blocks.stream_keys(plan, KEY))()
-    begun = jit(lambda: blocks.begin(plan, problem, algorithm, keys, jnp.ones(3), jnp.asarray(y)))()
-    one = jit(lambda carry, start: blocks.advance(plan, problem, algorithm, carry, keys, start, jnp.int32(1))[0])
-    return begun, lambda carry, step: one(carry, blocks.start_at(plan, step)), keys
+    plan = make_plan(problem, algorithm, orders, batches, 1)
+    keys = jit(lambda: stream_keys(plan, KEY))()
+    begun = jit(lambda: block.begin(plan, problem, algorithm, keys, jnp.ones(3), jnp.asarray(y)))()
+    one = jit(lambda carry, start: block.advance(plan, problem, algorithm, carry, keys, start, jnp.int32(1))[0])
+    return begun, lambda carry, step: one(carry, start_at(plan, step)), keys
 
 
 def assert_orders_of_inner_sets(table, counts):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wior
-from wior.algorithms.algorithm import Algorithm, Seen, State, Streams, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Seen, State, one
 from wior.orders import Order
 from wior.saving import fingerprint
 
@@ -178,8 +178,8 @@ class Descent(Algorithm):
     step_sizes = {"y": "inner_lr"}
 
     @property
-    def streams(self):
-        return Streams((1,), (1,))
+    def batch_kinds(self):
+        return BatchKinds((1,), (1,))
 
     def init(self, problem, x, y):
         return State(x, y)

@@ -19,8 +19,9 @@ from methods import CLASSES, made
 from runs import enable_x64
 from wior import oracle
 from wior.data import digits
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import Arguments
+from wior.running.plan import start_at, stream_keys
 from wior.running.setup import prepare, run_key
 from wior.tasks import data_cleaning
 from wior.tasks import quadratic as quadratics
@@ -196,10 +197,10 @@ def carried(problem, algorithm, x, y, batch_size):
     """The types of what a run carries, before and after a block; nothing is compiled."""
     given = Arguments(wior.orders.RandomReshuffling(), batch_size, steps=4, record_every=4)
     setup = prepare(problem, algorithm, x, y, given)
-    keys = blocks.stream_keys(setup.plan, run_key(0))
-    begin = lambda: blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
-    advance = lambda carry: blocks.block(
-        setup.plan, setup.problem, setup.algorithm, carry, keys, blocks.start_at(setup.plan, 0), np.int32(2)
+    keys = stream_keys(setup.plan, run_key(0))
+    begin = lambda: block.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+    advance = lambda carry: block.one_run(
+        setup.plan, setup.problem, setup.algorithm, carry, keys, start_at(setup.plan, 0), np.int32(2)
     )[0]
     before = jax.eval_shape(begin)
     return before, jax.eval_shape(advance, before)

@@ -13,7 +13,8 @@ import pytest
 import runs
 import wior
 from wior.orders import BY_NAME, Herding, Independent, RandomReshuffling, ShuffleOnce
-from wior.running import blocks
+from wior.running import block
+from wior.running.plan import make_plan
 
 
 def same(a, b):
@@ -49,7 +50,7 @@ def test_an_epoch_is_the_least_common_multiple_of_the_two_passes():
     # 64 divides neither 5000 nor 40000, but both passes end together after 625 steps
     data = {name: np.zeros((n, 1), np.float32) for name, n in (("outer", 5000), ("inner", 40000))}
     problem = wior.Bilevel(runs.outer, runs.inner, data["outer"], data["inner"])
-    plan = blocks.make_plan(problem, runs.ALGORITHM, (RandomReshuffling(),) * 2, (64, 64), 100)
+    plan = make_plan(problem, runs.ALGORITHM, (RandomReshuffling(),) * 2, (64, 64), 100)
     assert plan.steps_in_epoch == 625
 
 
@@ -75,11 +76,11 @@ def test_levels_may_have_different_orders():
 
 def test_another_step_size_data_or_length_is_the_same_program():
     runs.solve(steps=60)
-    compiled = blocks.block._cache_size()
+    compiled = block.one_run._cache_size()
     runs.solve(steps=33, record_every=7)
     runs.solve(algorithm=wior.WiORBO(0.5e-2, 0.01, 0.01, radius=1.0), seed=9)
     runs.solve(problem=runs.problem(seed=5))
-    assert blocks.block._cache_size() == compiled
+    assert block.one_run._cache_size() == compiled
 
 
 def test_x0_and_y0_survive_the_run():
@@ -216,10 +217,10 @@ BAD = {
 
 @pytest.mark.parametrize(("options", "kind", "message"), BAD.values(), ids=BAD)
 def test_bad_arguments_are_named_before_anything_is_compiled(options, kind, message):
-    compiled = blocks.block._cache_size()
+    compiled = block.one_run._cache_size()
     with pytest.raises(kind, match=re.escape(message)):
         runs.solve(**options)
-    assert blocks.block._cache_size() == compiled
+    assert block.one_run._cache_size() == compiled
 
 
 def test_a_minimax_problem_takes_one_order_and_one_batch_size():
@@ -240,9 +241,9 @@ def test_a_start_that_takes_its_type_from_a_number_is_no_second_program():
     problem = wior.Bilevel(
         lambda x, y, b: jnp.mean(b @ y), lambda x, y, b: jnp.sum((y - x) ** 2), *[np.ones((4, 3))] * 2
     )
-    before = blocks.block._cache_size()
+    before = block.one_run._cache_size()
     wior.solve(problem, wior.WiORBO(0.1, 0.1, 0.1), jnp.full(3, -1.0), jnp.zeros(3), steps=10, batch_size=2)
-    assert blocks.block._cache_size() == before + 1
+    assert block.one_run._cache_size() == before + 1
 
 
 def test_a_metric_that_is_no_number_is_recorded_as_such():
@@ -252,12 +253,12 @@ def test_a_metric_that_is_no_number_is_recorded_as_such():
 
 def test_programs_are_given_up_before_there_is_no_room_for_more(monkeypatch):
     first = runs.solve()
-    kept = blocks.block._cache_size()
+    kept = block.one_run._cache_size()
     again = runs.solve()
-    assert blocks.block._cache_size() == kept
-    monkeypatch.setattr(blocks, "MOST_MAPS", 0)
+    assert block.one_run._cache_size() == kept
+    monkeypatch.setattr(block, "MOST_MAPS", 0)
     third = runs.solve()
-    assert blocks.block._cache_size() == 1
+    assert block.one_run._cache_size() == 1
     for result in (again, third):
         np.testing.assert_array_equal(result.y["slope"], first.y["slope"])
 

@@ -28,8 +28,9 @@ import wior
 from wior.instruments.communication import communication, of_program, one_step
 from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import Arguments
+from wior.running.plan import start_at, stream_keys
 from wior.running.setup import prepare, run_key
 from wior.saving.checkpoint import Store, split_checksum
 
@@ -123,9 +124,9 @@ def rows_and_data_split(folder):
 def parameters_split(folder):
     """And nothing drifts: a run of many blocks compiles one, and ends where it began."""
     layout = wior.Layout(two_axes(), parameters="model", rows="batch")
-    before = blocks.block._cache_size()
+    before = block.one_run._cache_size()
     split = run(layout)
-    assert blocks.block._cache_size() == before + 1
+    assert block.one_run._cache_size() == before + 1
     close(split, alone())
     assert split.y["w"].sharding.spec == PartitionSpec(None, "model")  # the longest of its dimensions
     assert split.state.u["w"].sharding.spec == PartitionSpec(None, "model")
@@ -256,14 +257,14 @@ def volume_of_the_block(folder):
     layout = wior.Layout(mesh(), rows="batch")
     problem, x0, y0 = cleaning()
     setup = prepare(problem, WIOR_BO, x0, y0, Arguments(RandomReshuffling(), (8, 16), steps=9)).on(layout, {}, None)
-    keys = layout.place(blocks.stream_keys(setup.plan, run_key(0)))
-    carry = blocks.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
-    start = blocks.start_at(setup.plan, 0)
-    block = blocks.block.lower(setup.plan, setup.problem, setup.algorithm, carry, keys, start, np.int32(1))
+    keys = layout.place(stream_keys(setup.plan, run_key(0)))
+    carry = block.begin(setup.plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+    start = start_at(setup.plan, 0)
+    lowered = block.one_run.lower(setup.plan, setup.problem, setup.algorithm, carry, keys, start, np.int32(1))
     # a loop whose length only the running program knows counts as one turn, so one step is what is counted
     one = communication(problem, WIOR_BO, x0, y0, mesh=layout, batch_size=(8, 16))
     assert one.bytes_a_step > 0
-    text = block.compile().as_text()
+    text = lowered.compile().as_text()
     assert of_program(text, 8).bytes_a_step == one.bytes_a_step
     # a share of the table is written where it lies, and never copied
     assert re.search(rf"f64\[{N // 8}\]\S* scatter\(", text)
@@ -379,7 +380,7 @@ def many_runs(folder):
 
 def bad_input(folder):
     """Each before anything is compiled."""
-    before = blocks.block._cache_size(), blocks.begin._cache_size()
+    before = block.one_run._cache_size(), block.begin._cache_size()
     two = two_axes()
     spec = lambda *entries: wior.Layout(two, parameters=lambda path, shape: PartitionSpec(*entries))
     for options, kind, words in (
@@ -406,7 +407,7 @@ def bad_input(folder):
     case = problems.CASES["minimax"]()
     with pytest.raises(ValueError, match="rows='batch' splits PerExample leaves, and x0 has none"):
         wior.solve(case.problem, case.algorithm, case.x0, case.y0, steps=1, mesh=wior.Layout(mesh(), rows="batch"))
-    assert (blocks.block._cache_size(), blocks.begin._cache_size()) == before
+    assert (block.one_run._cache_size(), block.begin._cache_size()) == before
 
 
 QUICK = (

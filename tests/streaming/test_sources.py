@@ -17,7 +17,8 @@ import runs
 import wior
 from streamed import Rows, mapped, same, streamed
 from wior.orders import BY_NAME, Incremental, Order, RandomReshuffling
-from wior.running import blocks
+from wior.running import block
+from wior.running.plan import make_plan
 from wior.running.setup import run_key
 
 # Past memory, and beside the computation.
@@ -28,7 +29,8 @@ import resource
 import numpy as np
 import jax.numpy as jnp
 import wior
-from wior.running import blocks
+from wior.running import block, plan as planning
+from wior.running.plan import make_plan
 
 class Made:
     width = 1024
@@ -52,7 +54,7 @@ run(10**7, 3)
 before = peak()
 result = run({n}, 900)
 assert np.all(np.isfinite(result.y))
-print(blocks.BYTES_IN_WINDOW, peak() - before)
+print(planning.BYTES_IN_WINDOW, peak() - before)
 """
 
 
@@ -100,7 +102,7 @@ def test_a_slow_source_and_a_slow_computation_take_the_time_of_one():
 
     inner = Slow(problem.inner_data)
     fed = wior.Bilevel(runs.outer, runs.inner, problem.outer_data, inner)
-    steps = blocks.make_plan(fed, runs.ALGORITHM, (RandomReshuffling(),) * 2, (3, 5), 100).window
+    steps = make_plan(fed, runs.ALGORITHM, (RandomReshuffling(),) * 2, (3, 5), 100).window
     slept = []
 
     def compute(step, latest):  # stands for the device, at the end of each window
@@ -211,7 +213,7 @@ def test_a_source_that_is_none_is_refused_when_the_problem_is_made():
 
 def test_what_cannot_be_streamed_is_refused_before_anything_is_compiled():
     problem, (x0, y0) = streamed(runs.problem()), runs.start()
-    compiled = blocks.block._cache_size()
+    compiled = block.one_run._cache_size()
     for algorithm, why in [
         (wior.baselines.SABA(0.1, 0.1, 0.1), "remembers every batch"),
         (wior.baselines.SPABA(0.1, 0.1, 0.1), "takes large batches"),
@@ -227,7 +229,7 @@ def test_what_cannot_be_streamed_is_refused_before_anything_is_compiled():
         wior.hypergradient(problem, x0, y0)
     with pytest.raises(ValueError, match="streamed, and order_error reads all of them"):
         wior.order_error(problem, RandomReshuffling(), x0, y0, 4)
-    assert blocks.block._cache_size() == compiled
+    assert block.one_run._cache_size() == compiled
 
 
 # More rows than an int32 counts.

@@ -16,7 +16,9 @@ from methods import CASE_OF, made
 from streamed import Rows, assert_same_run, mapped, same, streamed, table
 from wior.instruments.methods import classes
 from wior.orders import BY_NAME, Incremental, RandomReshuffling
-from wior.running import blocks
+from wior.running import block
+from wior.running import plan as planning
+from wior.running.plan import make_plan, start_at
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def test_one_level_may_be_streamed_and_the_other_not(level, resident):
 
 def test_numbers_do_not_depend_on_windows_or_on_where_the_run_is_cut(resident, monkeypatch):
     for size, every in ((1, 60), (2**26, 1)):
-        monkeypatch.setattr(blocks, "BYTES_IN_WINDOW", size)
+        monkeypatch.setattr(planning, "BYTES_IN_WINDOW", size)
         assert same(resident.state, runs.solve(problem=streamed(runs.problem()), record_every=every).state)
 
 
@@ -201,13 +203,13 @@ def test_arrays_are_not_streamed_and_their_programs_are_as_before():
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(problem))
     assert problem.streamed() == {}
     assert problem.without_sources() is problem
-    plan = blocks.make_plan(problem, runs.ALGORITHM, (RandomReshuffling(),) * 2, (3, 5), 100)
+    plan = make_plan(problem, runs.ALGORITHM, (RandomReshuffling(),) * 2, (3, 5), 100)
     assert plan.window == 0
-    assert blocks.start_at(plan, 5).window is None
+    assert start_at(plan, 5).window is None
     runs.solve(), runs.solve(problem=streamed(problem))
-    compiled = blocks.block._cache_size()
+    compiled = block.one_run._cache_size()
     runs.solve(seed=5), runs.solve(problem=streamed(problem), seed=5, steps=31)
-    assert blocks.block._cache_size() == compiled
+    assert block.one_run._cache_size() == compiled
 
 
 def test_a_source_that_goes_wrong_leaves_the_last_checkpoint_good(resident, tmp_path):

@@ -13,7 +13,9 @@ from wior import baselines
 from wior.algorithms.algorithm import Draws
 from wior.data import ImageClasses, with_rotations
 from wior.orders import Incremental, RandomReshuffling
-from wior.running import blocks, visits
+from wior.running import visits
+from wior.running.draws import any_draws
+from wior.running.plan import make_plan
 from wior.tasks import networks
 from wior.tasks.hyper_representation import Backbone, Shots, classifier_loss, draw_episodes, hyper_representation
 
@@ -253,11 +255,11 @@ class Counted:
 def traced_step(algorithm, problem, task):
     """One step of a method on batches of no meaning, as a jaxpr."""
     orders = (RandomReshuffling(), RandomReshuffling())
-    plan = blocks.make_plan(problem, algorithm, orders, task.batch_size, 10)
+    plan = make_plan(problem, algorithm, orders, task.batch_size, 10)
 
     def step(problem, x, y):
         state = algorithm.init(problem, x, y)
-        return algorithm.step(problem, state, blocks.any_draws(plan, problem, algorithm))[0]
+        return algorithm.step(problem, state, any_draws(plan, problem, algorithm))[0]
 
     return jax.make_jaxpr(step)(problem, task.x0, task.y0)
 

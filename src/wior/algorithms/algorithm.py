@@ -25,7 +25,7 @@ Rate = float | Schedule
 Check = Callable[[str, Any], Any]
 
 
-class Streams(NamedTuple):
+class BatchKinds(NamedTuple):
     """How many batches of each kind a step takes, at each level.
 
     Parameters
@@ -41,8 +41,8 @@ class Streams(NamedTuple):
     Examples
     --------
     >>> import wior
-    >>> wior.baselines.StocBiO(0.1, 0.1, 0.1, inner_steps=5).streams
-    Streams(outer=(1,), inner=(5, 3, 1), separate=False)
+    >>> wior.baselines.StocBiO(0.1, 0.1, 0.1, inner_steps=5).batch_kinds
+    BatchKinds(outer=(1,), inner=(5, 3, 1), separate=False)
     """
 
     outer: tuple[int, ...]
@@ -95,6 +95,16 @@ class Draws(NamedTuple):
     starts_epoch: jax.Array
     key: Any = None
     reserves: Reserves | None = None
+
+    @property
+    def outer_index(self) -> jax.Array:
+        """The indices of the outer batch, of a step that takes one; of more, the first."""
+        return self.outer[0][0]
+
+    @property
+    def inner_index(self) -> jax.Array:
+        """The indices of the inner batch, of a step that takes one; of more, the first."""
+        return self.inner[0][0]
 
 
 class NotAtHand(ValueError):
@@ -158,7 +168,7 @@ class Seen(NamedTuple):
     ----------
     outer, inner
         For each kind of batch of the level a tree whose leaves have a first axis of batches: as many kinds, and as many
-        batches of each, as `Algorithm.streams` says. A batch that was not read has zeros.
+        batches of each, as `Algorithm.batch_kinds` says. A batch that was not read has zeros.
     """
 
     outer: tuple[Tree, ...]
@@ -214,7 +224,7 @@ class Algorithm:
 
     >>> import dataclasses
     >>> import jax, jax.numpy as jnp, numpy as np, wior
-    >>> from wior.algorithms.algorithm import Seen, State, Streams, at_step, one
+    >>> from wior.algorithms.algorithm import BatchKinds, Seen, State, at_step, one
     >>> @dataclasses.dataclass(frozen=True)
     ... class Descent(wior.Algorithm):
     ...     outer_lr: float
@@ -224,7 +234,7 @@ class Algorithm:
     ...
     ...     @property
     ...     def streams(self):
-    ...         return Streams(outer=(1,), inner=())
+    ...         return BatchKinds(outer=(1,), inner=())
     ...
     ...     def init(self, problem, x, y):
     ...         return State(x, y)
@@ -262,7 +272,7 @@ class Algorithm:
                 field.metadata["check"](field.name, value)
 
     @property
-    def streams(self) -> Streams:
+    def batch_kinds(self) -> BatchKinds:
         """How many batches of each kind a step takes at each level; every method gives it."""
         raise NotImplementedError
 

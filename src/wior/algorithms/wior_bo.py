@@ -16,7 +16,7 @@ import math
 from typing import Any, NamedTuple
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, is_infinite, number, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, is_infinite, number, one
 from wior.problems import Batch, Bilevel
 from wior.problems.per_example import descend, shared_part
 
@@ -97,15 +97,15 @@ class WiORBO(Algorithm):
     paper = "Li, Huang, NeurIPS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=(1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=(1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         d = directions(problem, state, xi, zeta)
         return descended(self, state, d, draws, zeta), d.seen
 

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, number, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, number, static
 from wior.algorithms.parts.visit import full_weights, outer_step, visit
 from wior.problems import ConditionalBilevel
 from wior.problems.per_example import descend
@@ -92,14 +92,14 @@ class WiORCBO(Algorithm):
     paper = "Li, Huang, NeurIPS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        index = draws.outer[0][0]
+        index = draws.outer_index
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         inner_lr, adjoint_lr = at_step(self.inner_lr, draws.step), at_step(self.adjoint_lr, draws.step)
 

@@ -15,7 +15,7 @@ import math
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number, one
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.problems import Compositional
 from wior.problems.per_example import shared_part
@@ -77,15 +77,15 @@ class WiORComp(Algorithm):
     paper = "Li, Huang, NeurIPS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=(1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=(1,))
 
     def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, u = state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         f_y = oracle.map_gradient(problem, y, xi)
         r, product = oracle.map_and_pullback(problem, x, zeta)
         r_x_u = product(u)

@@ -11,7 +11,7 @@ import dataclasses
 from typing import Any
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, one
 from wior.problems import Minimax
 from wior.problems.per_example import descend, shared_part
 
@@ -62,15 +62,15 @@ class WiORMinimax(Algorithm):
     paper = "Li, Huang, NeurIPS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def init(self, problem: Minimax, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: Minimax, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y = state
-        xi = problem.outer_batch(draws.outer[0][0])
+        xi = problem.outer_batch(draws.outer_index)
         f_x, f_y = oracle.minimax_gradients(problem, x, y, xi)
         moved = State(
             x=descend(x, at_step(self.outer_lr, draws.step), f_x, xi.examples),

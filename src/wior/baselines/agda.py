@@ -12,7 +12,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, one, static
 from wior.problems import Minimax
 from wior.problems.per_example import descend, shared_part
 
@@ -58,8 +58,8 @@ class AGDA(Algorithm):
     paper = "Yang, Kiyavash, He, NeurIPS 2020"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1, 1), (), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1, 1), (), self.separate_streams)
 
     def init(self, problem: Minimax, x: Tree, y: Tree) -> State:
         return State(x, y)

@@ -16,7 +16,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, one, static
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.parts.linear_systems import conjugate_gradients
 from wior.algorithms.wior_bo import State
@@ -74,8 +74,8 @@ class AIDCG(Algorithm):
     paper = "Grazzi, Franceschi, Pontil, Salzo, ICML 2020"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))
@@ -84,7 +84,7 @@ class AIDCG(Algorithm):
         for_y, (for_x,) = draws.inner
         x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)
-        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
+        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer_index))
         zeta = problem.inner_batch(for_x)
         curvature = oracle.inner_curvature(problem, x, y, zeta)
         u = conjugate_gradients(curvature.hessian, f_y, self.adjoint_steps, start=state.u).v

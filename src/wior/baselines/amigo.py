@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, one, static
 from wior.algorithms.parts import linear_systems
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.wior_bo import State
@@ -74,8 +74,8 @@ class AmIGO(Algorithm):
     paper = "Arbel, Mairal, ICLR 2022"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, self.adjoint_steps, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, self.adjoint_steps, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))
@@ -84,7 +84,7 @@ class AmIGO(Algorithm):
         for_y, for_u, (for_x,) = draws.inner
         x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)
-        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
+        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer_index))
 
         def product(v: Tree, index: Any) -> Tree:
             return oracle.hessian_product(problem, x, y, v, problem.inner_batch(index))

@@ -18,7 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, number, one, static
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.parts.penalty import plus
 from wior.problems import Bilevel
@@ -75,8 +75,8 @@ class BOME(Algorithm):
     paper = "Ye, Liu, Wright, Stone, Liu, NeurIPS 2022"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -85,7 +85,7 @@ class BOME(Algorithm):
         x, y = state
         inner_lr, outer_lr = at_step(self.inner_lr, draws.step), at_step(self.outer_lr, draws.step)
         z, seen_z = inner_steps(problem, x, y, lambda j: inner_lr, draws.inner[0])
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[1][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner[1][0])
         f = oracle.outer_gradients(problem, x, y, xi)
         g_x, g_y = oracle.inner_gradients(problem, x, y, zeta)
         q = (tree.sub(g_x, oracle.inner_gradient_x(problem, x, z, zeta)), g_y)

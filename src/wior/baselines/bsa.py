@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, decayed, number, static
-from wior.algorithms.parts.implicit import neumann_step
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, decayed, number, static
+from wior.algorithms.parts.implicit import Series, neumann_step
 from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
 from wior.problems.per_example import descend
@@ -89,8 +89,8 @@ class BSA(Algorithm):
     paper = "Ghadimi, Wang, 2018"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -109,5 +109,5 @@ class BSA(Algorithm):
         y, seen_y = oracle.repeat(jnp.minimum(grown, self.inner_steps), turn, (state.y, unseen))
         outer_lr, scale = decayed(self.outer_lr, draws.step, self.decay), at_step(self.neumann_lr, draws.step)
         return neumann_step(
-            problem, state.x, y, draws, seen_y, outer_lr, scale, random_length(draws.key, self.neumann_terms)
+            problem, state.x, y, draws, seen_y, outer_lr, Series(scale, random_length(draws.key, self.neumann_terms))
         )

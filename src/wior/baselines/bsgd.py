@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, one
 from wior.algorithms.parts.visit import outer_step
 from wior.problems import ConditionalCompositional
 
@@ -60,14 +60,14 @@ class BSGD(Algorithm):
         return 1
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def init(self, problem: ConditionalCompositional, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: ConditionalCompositional, state: State, draws: Draws) -> tuple[State, Seen]:
-        index = draws.outer[0][0]
+        index = draws.outer_index
 
         def gradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
             zeta = jax.tree.map(lambda leaf: leaf[visits.examples[0]], rows)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, static
 from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.algorithms.parts.linear_systems import random_length
 from wior.algorithms.parts.visit import outer_step
@@ -91,14 +91,14 @@ class DLSGD(Algorithm):
         return self.steps + self.neumann_terms
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        index = draws.outer[0][0]
+        index = draws.outer_index
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
         length = random_length(draws.key, self.neumann_terms)
 

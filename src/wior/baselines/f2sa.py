@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, decayed, number, one, static
 from wior.algorithms.parts.penalty import State, plus
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, shared_part
@@ -89,8 +89,8 @@ class F2SA(Algorithm):
     paper = "Kwon, Kwon, Wright, Nowak, ICML 2023"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((self.inner_steps, 1), (self.inner_steps, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((self.inner_steps, 1), (self.inner_steps, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, y)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from wior import checks, oracle, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, decayed, number
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, with_rows_of, without_rows
@@ -85,8 +85,8 @@ class FSLA(Algorithm):
     paper = "Li, Gu, Huang, AAAI 2022"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         u = tree.zeros_like(y)
@@ -94,7 +94,7 @@ class FSLA(Algorithm):
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, u = state.x, state.y, state.u
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         d = wior_bo.directions(problem, wior_bo.State(x, y, u), xi, zeta)
         old_x = with_rows_of(x, state.old_x)
         f_x = oracle.outer_gradient_x(problem, old_x, state.old_y, xi)

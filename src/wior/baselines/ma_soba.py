@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from wior import checks, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 
@@ -74,16 +74,16 @@ class MASOBA(Algorithm):
     paper = "Chen, Xiao, Balasubramanian, 2023"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y), estimators.no_average(x))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        zeta = problem.inner_batch(draws.inner[0][0])
+        zeta = problem.inner_batch(draws.inner_index)
         here = wior_bo.State(state.x, state.y, state.u)
-        d = wior_bo.directions(problem, here, problem.outer_batch(draws.outer[0][0]), zeta)
+        d = wior_bo.directions(problem, here, problem.outer_batch(draws.outer_index), zeta)
         h, direction = estimators.moving_average(state.h, d.x, self.averaging, zeta.examples)
         x, y, u = wior_bo.descended(self, here, d._replace(x=direction), draws, zeta)
         return State(x, y, u, h), d.seen

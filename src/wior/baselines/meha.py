@@ -18,7 +18,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, decayed, number, one
 from wior.algorithms.parts.penalty import State, plus
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, shared_part
@@ -77,15 +77,15 @@ class MEHA(Algorithm):
     paper = "Liu, Liu, Yao, Zeng, Zhang, ICML 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, z = state
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         share = 1 / decayed(self.penalty, draws.step, -self.penalty_growth)
         pull = 1 / self.proximity
         at_z = oracle.inner_gradient(problem, x, z, zeta)

@@ -14,7 +14,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, number, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, number, one
 from wior.algorithms.parts import estimators
 from wior.problems import Compositional
 from wior.problems.per_example import descend, shared_part
@@ -67,15 +67,15 @@ class NASA(Algorithm):
     paper = "Ghadimi, Ruszczyński, Wang, SIAM J. Optim. 2020"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
         return State(x, y, estimators.no_average(x))
 
     def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, h = state
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         r, product = oracle.map_and_pullback(problem, x, zeta)
         f_y = oracle.map_gradient(problem, y, xi)
         direction = product(f_y)

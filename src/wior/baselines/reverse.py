@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, one, static
 from wior.algorithms.parts.estimators import with_rows
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, is_per_example, shared_part
@@ -78,8 +78,8 @@ class Reverse(Algorithm):
     paper = "Franceschi, Donini, Frasconi, Pontil, ICML 2017"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -102,7 +102,7 @@ class Reverse(Algorithm):
             return moved, (y if self.checkpoints is None else None, g_y)
 
         y, (iterates, g_y) = oracle.scan(turn, state.y, batches)
-        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer[0][0]))
+        f_x, f_y = oracle.outer_gradients(problem, x, y, problem.outer_batch(draws.outer_index))
         if self.checkpoints is None:
             d, rows = _back_from_all(back, iterates, batches, (f_x, f_y))
         else:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, Visits, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, static
 from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.algorithms.parts.linear_systems import random_length
 from wior.algorithms.parts.visit import outer_step
@@ -93,8 +93,8 @@ class RTMLMC(Algorithm):
         return int(epoch_steps(self.levels + 1)) + self.neumann_terms
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def init(self, problem: ConditionalBilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -110,7 +110,7 @@ class RTMLMC(Algorithm):
         self, problem: ConditionalBilevel, state: State, draws: Draws, level: jax.Array, length: jax.Array
     ) -> tuple[Tree, Tree]:
         """v at a given level, the mean over the batch, and what was seen of the inner sets."""
-        index, last = draws.outer[0][0], int(epoch_steps(self.levels + 1))
+        index, last = draws.outer_index, int(epoch_steps(self.levels + 1))
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
         probability = jnp.asarray(self.probabilities)[level - 1]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from wior import oracle, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, one
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 from wior.problems.per_example import shared_part
@@ -79,8 +79,8 @@ class SABA(Algorithm):
     fixed_batches = True
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         sizes = problem.sizes()
@@ -92,7 +92,7 @@ class SABA(Algorithm):
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
         x, y, u = here = wior_bo.State(state.x, state.y, state.u)
-        slot_of_xi, slot_of_zeta = draws.outer[0][0], draws.inner[0][0]
+        slot_of_xi, slot_of_zeta = draws.outer_index, draws.inner_index
         xi, zeta = problem.outer_batch(slot_of_xi), problem.inner_batch(slot_of_zeta)
         f = oracle.outer_gradients(problem, x, y, xi)
         g_y, products = oracle.inner_derivatives(problem, x, y, zeta)

@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, decayed, number, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, decayed, number, one
 from wior.problems import Compositional
 from wior.problems.per_example import descend, shared_part
 
@@ -64,14 +64,14 @@ class SCGD(Algorithm):
     paper = "Wang, Fang, Liu, Mathematical Programming 2017"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Compositional, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: Compositional, state: State, draws: Draws) -> tuple[State, Seen]:
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         r, product = oracle.map_and_pullback(problem, state.x, zeta)
         y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), tree.sub(state.y, r))
         f_y = oracle.map_gradient(problem, y, xi)

@@ -16,7 +16,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, decayed, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, decayed, number
 from wior.algorithms.wior_bo import State, directions
 from wior.problems import Bilevel
 from wior.problems.per_example import descend
@@ -69,15 +69,15 @@ class SOBA(Algorithm):
     paper = "Dagréou, Ablin, Vaiter, Moreau, NeurIPS 2022"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
-        zeta = problem.inner_batch(draws.inner[0][0])
-        d = directions(problem, state, problem.outer_batch(draws.outer[0][0]), zeta)
+        zeta = problem.inner_batch(draws.inner_index)
+        d = directions(problem, state, problem.outer_batch(draws.outer_index), zeta)
         moved = State(
             x=descend(state.x, decayed(self.outer_lr, draws.step, self.decay), d.x, zeta.examples),
             y=descend(state.y, decayed(self.inner_lr, draws.step, self.decay), d.y),

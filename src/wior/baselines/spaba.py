@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number, static
 from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
@@ -78,8 +78,8 @@ class SPABA(Algorithm):
     cost_varies = True
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> recursive.State:
         return recursive.begun(x, y)

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, static
 from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
@@ -68,8 +68,8 @@ class SRBA(Algorithm):
     paper = "Dagréou, Moreau, Vaiter, Ablin, AISTATS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1,))
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> recursive.State:
         return recursive.begun(x, y)

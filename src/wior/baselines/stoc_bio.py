@@ -15,8 +15,8 @@ import dataclasses
 from typing import Any
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, State, Streams, at_step, static
-from wior.algorithms.parts.implicit import inner_steps, neumann_step
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, static
+from wior.algorithms.parts.implicit import Series, inner_steps, neumann_step
 from wior.problems import Bilevel
 
 Tree = Any
@@ -74,8 +74,8 @@ class StocBiO(Algorithm):
     paper = "Ji, Yang, Liang, ICML 2021"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (self.inner_steps, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -85,4 +85,4 @@ class StocBiO(Algorithm):
         inner_lr = at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, state.x, state.y, lambda j: inner_lr, for_y)
         outer_lr, scale = at_step(self.outer_lr, draws.step), at_step(self.neumann_lr, draws.step)
-        return neumann_step(problem, state.x, y, draws, seen_y, outer_lr, scale)
+        return neumann_step(problem, state.x, y, draws, seen_y, outer_lr, Series(scale))

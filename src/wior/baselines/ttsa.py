@@ -16,18 +16,18 @@ from typing import Any
 from wior import checks, oracle
 from wior.algorithms.algorithm import (
     Algorithm,
+    BatchKinds,
     Draws,
     Rate,
     Seen,
     State,
-    Streams,
     at_step,
     decayed,
     number,
     one,
     static,
 )
-from wior.algorithms.parts.implicit import neumann_step
+from wior.algorithms.parts.implicit import Series, neumann_step
 from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
 from wior.problems.per_example import descend
@@ -90,8 +90,8 @@ class TTSA(Algorithm):
     paper = "Hong, Wai, Wang, Yang, 2020"
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1, self.neumann_terms - 1, 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1, self.neumann_terms - 1, 1), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y)
@@ -102,5 +102,5 @@ class TTSA(Algorithm):
         y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), g_y)
         outer_lr, scale = decayed(self.outer_lr, draws.step, self.outer_decay), at_step(self.neumann_lr, draws.step)
         return neumann_step(
-            problem, state.x, y, draws, one(g_y), outer_lr, scale, random_length(draws.key, self.neumann_terms)
+            problem, state.x, y, draws, one(g_y), outer_lr, Series(scale, random_length(draws.key, self.neumann_terms))
         )

@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, static
 from wior.algorithms.parts import estimators, linear_systems
-from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
+from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.algorithms.parts.recursive import steps_in_pass
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
@@ -100,9 +100,9 @@ class VRBO(Algorithm):
     paper = "Yang, Ji, Liang, NeurIPS 2021"
 
     @property
-    def streams(self) -> Streams:
+    def batch_kinds(self) -> BatchKinds:
         batches = self.inner_steps + 1
-        return Streams((batches,), (batches, batches * (self.neumann_terms - 1)), self.separate_streams)
+        return BatchKinds((batches,), (batches, batches * (self.neumann_terms - 1)), self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y))
@@ -117,7 +117,7 @@ class VRBO(Algorithm):
         def evaluate(x: Tree, y: Tree, batch: tuple[jax.Array, ...]) -> tuple[Estimate, Tree]:
             xi, zeta = problem.outer_batch(batch[0]), problem.inner_batch(batch[1])
             curvature = oracle.inner_curvature(problem, x, y, zeta)
-            estimate = neumann_hypergradient(problem, x, y, xi, batch[2], curvature.jacobian, scale)
+            estimate = neumann_hypergradient(problem, x, y, xi, batch[2], curvature.jacobian, Series(scale))
             return estimate, curvature.gradient()
 
         def large(d: tuple[Tree, Tree]) -> tuple[Tree, Tree]:

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number, one, static
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.problems import Bilevel
 from wior.problems.per_example import shared_part
@@ -73,8 +73,8 @@ class WiRBO(Algorithm):
     paper = "Li, Huang, NeurIPS 2024"
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1, 1), inner=(1, 1, 1), separate=self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1, 1), inner=(1, 1, 1), separate=self.separate_streams)
 
     def init(self, problem: Bilevel, x: Tree, y: Tree) -> State:
         return State(x, y, tree.zeros_like(y))

@@ -39,10 +39,36 @@ class LostProcessError(RuntimeError):
 
 
 def join(coordinator: str | None = None, processes: int | None = None, process_id: int | None = None) -> None:
-    """Joins this process to a run of many: `jax.distributed.initialize`, which finds SLURM, Open MPI, Kubernetes and cloud TPUs by itself.
+    """Joins this process to a run of many, before anything else uses jax.
 
-    Elsewhere give the address `host:port` of process 0, the number of processes and the number of this one. To be called before
-    anything else uses jax. Where another process ends, this one does so too within a minute, with an error.
+    Every process calls it, then runs the same program. SLURM, Open MPI, Kubernetes and cloud TPUs are found without arguments
+    (by `jax.distributed.initialize`); elsewhere give all three. Where another process ends, this one does so too within a minute, with
+    an error.
+
+    Parameters
+    ----------
+    coordinator
+        The address `host:port` of process 0.
+    processes
+        The number of processes.
+    process_id
+        The number of this one, from 0.
+
+    Raises
+    ------
+    ValueError
+        Where only some of the three are given, or none is and no cluster is found.
+
+    Examples
+    --------
+    In each of two processes, with its own number:
+
+    >>> from wior.devices import hosts
+    >>> hosts.join("10.0.0.1:1234", processes=2, process_id=0)  # doctest: +SKIP
+
+    >>> hosts.join("10.0.0.1:1234", processes=2)
+    Traceback (most recent call last):
+    ValueError: coordinator, processes and process_id go together; process_id is missing
     """
     given = {"coordinator": coordinator, "processes": processes, "process_id": process_id}
     missing = [name for name, value in given.items() if value is None]
@@ -87,7 +113,7 @@ def demand_same(parts: Mapping[str, Any]) -> None:
 
     digests = [hashlib.sha256(json.dumps(part, default=repr).encode()).digest()[:8] for part in parts.values()]
     own = np.frombuffer(b"".join(digests), np.uint8).reshape(len(parts), 8)
-    with loss_is_clear(many=True):
+    with clear_lost_process(many=True):
         every = np.asarray(multihost_utils.process_allgather(own))
     every = every.reshape(-1, len(parts), 8)
     differing = [
@@ -104,7 +130,7 @@ def demand_same(parts: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def loss_is_clear(many: bool) -> Iterator[None]:
+def clear_lost_process(many: bool) -> Iterator[None]:
     """What the devices say when a connection breaks becomes `LostProcessError`."""
     try:
         yield
@@ -128,13 +154,31 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
+def _store() -> Any:
+    """The store of keys and values that process 0 keeps for all.
+
+    jax has no public name for it, up to 0.10.2; `jax.experimental.multihost_utils` itself takes it from here. Collectives would not do:
+    they wait for the process that is lost.
+    """
+    try:
+        from jax._src import distributed
+
+        client = distributed.global_state.client
+    except (ImportError, AttributeError):
+        client = None
+    if not all(hasattr(client, name) for name in ("key_value_set", "key_value_dir_get")):
+        raise RuntimeError(
+            f"jax {jax.__version__} keeps its store of keys and values where wior does not find it, so that a lost process would not be "
+            "noticed; take a version of jax that wior's pyproject.toml names, or run in one process"
+        )
+    return client
+
+
 class _Watch:
     """Gives signs of life and looks for those of the others, in the store that process 0 keeps; ends this process where one is missing."""
 
     def __init__(self) -> None:
-        from jax._src import distributed  # the store has no public name
-
-        self.store: Any = distributed.global_state.client
+        self.store = _store()
         self.own = f"{SIGNS}{jax.process_index()}"
         self.answered = time.monotonic()
         self.leaving = threading.Event()

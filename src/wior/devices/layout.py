@@ -3,7 +3,7 @@
 A mesh splits every batch along one of its axes: each device computes the losses of its share, and the compiler adds the sums that
 join them. The state and the data lie whole on every device unless a layout says otherwise; then parameters, `PerExample` rows or
 the rows of the data are split too, and a step moves the rows of its batch and never a table. The program is the one of a single
-device with these wishes written into it, so that the numbers agree to rounding.
+device with sharding constraints, so that the numbers agree to rounding.
 """
 
 from __future__ import annotations
@@ -50,11 +50,41 @@ class RowsToSplit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """A mesh of devices, and what is split along which of its axes.
+    """A mesh of devices, and what is split along which of its axes; given as `mesh` to `wior.solve`.
 
-    `batch` splits the batches: the axis called "batch", or the first one. `parameters` splits x, y and what a method keeps beside them: an axis,
-    along which every array is cut at the longest of its dimensions that divides, or a function of an array's path in the state (`.y['w']`)
-    and its shape that returns a `PartitionSpec`. `rows` splits the rows of `PerExample` leaves, `data` the rows of the problem's data.
+    What is not split lies whole on every device.
+
+    Parameters
+    ----------
+    mesh
+        The devices, a `jax.sharding.Mesh` with named axes.
+    batch
+        The axis that splits the batches: the one called "batch", or else the first, where not given.
+    parameters
+        What splits x, y and what a method keeps beside them: an axis, along which every array is cut at the longest of its dimensions
+        that divides; or a function of an array's path in the state (`.y['w']`) and its shape that returns a `PartitionSpec`.
+    rows
+        The axis that splits the rows of `PerExample` leaves.
+    data
+        The axis that splits the rows of the problem's data.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where `mesh` is no mesh, an axis is none of its axes, or this process has no device in it.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> layout = wior.Layout(jax.sharding.Mesh(jax.devices()[:1], ("batch",)), data="batch")
+    >>> result = wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=4, mesh=layout)
+    >>> tuple(result.y.sharding.spec)  # y lies whole on every device
+    ()
     """
 
     mesh: Mesh
@@ -315,7 +345,7 @@ def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
 
 
 def automatic(mesh: Any) -> Mesh:
-    """A mesh on which the compiler derives what follows from the wishes; axes that are explicit would have to be named in every operation."""
+    """The mesh with automatic axes: the compiler derives how values lie from the constraints. Explicit axes would have to be named in every operation."""
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim)
 
 

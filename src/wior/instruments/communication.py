@@ -18,8 +18,10 @@ from wior.algorithms.algorithm import Algorithm
 from wior.devices.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import Arguments, Orders
+from wior.running.draws import any_draws
+from wior.running.plan import stream_keys
 from wior.running.setup import prepare, run_key
 
 Tree = Any
@@ -147,10 +149,9 @@ def communication(
 def one_step(setup: Any) -> Any:
     """One step as a compiled program."""
     plan, layout = setup.plan, setup.plan.layout
-    carry = blocks.begin(
-        plan, setup.problem, setup.algorithm, setup.placed(blocks.stream_keys(plan, run_key(0))), setup.x, setup.y
-    )
-    draws = setup.placed(blocks.any_draws(plan, setup.problem, setup.algorithm))
+    keys = plan.placed(stream_keys(plan, run_key(0)))
+    carry = block.begin(plan, setup.problem, setup.algorithm, keys, setup.x, setup.y)
+    draws = plan.placed(any_draws(plan, setup.problem, setup.algorithm))
 
     def step(problem: Any, algorithm: Any, carry: Any, draws: Any) -> Any:
         state, seen = algorithm.step(problem, carry.state, draws)

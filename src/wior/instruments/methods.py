@@ -23,8 +23,9 @@ from wior.algorithms import Algorithm
 from wior.orders import RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
 from wior.problems.fixed_batches import InFixedBatches
-from wior.running import blocks
 from wior.running.arguments import posed_for
+from wior.running.draws import any_draws
+from wior.running.plan import make_plan
 from wior.running.setup import run_key
 
 BATCHES = 64  # of the data at each level, and of each inner set of a conditional problem
@@ -163,7 +164,7 @@ def _solves(algorithm: Algorithm, problems: list[Problem]) -> tuple[str, ...]:
 
 
 def _batches(algorithm: Any) -> tuple[int, int]:
-    outer, inner = sum(algorithm.streams.outer), sum(algorithm.streams.inner)
+    outer, inner = sum(algorithm.batch_kinds.outer), sum(algorithm.batch_kinds.inner)
     if algorithm.solves.conditional:
         inner = algorithm.visit_batches or algorithm.inner_epochs * BATCHES
     return outer, inner
@@ -223,8 +224,8 @@ def _measured(made: list[Algorithm], problems: list[Problem]) -> list[dict[str, 
 def _calls(algorithm: Algorithm, problem: Any, step: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
     """The calls of a step from the start of a run, as far as its number and its key decide on them."""
     posed = _posed(problem, algorithm)
-    plan = blocks.make_plan(posed, algorithm, (RandomReshuffling(), RandomReshuffling()), BATCH, 1)
-    draws = blocks.any_draws(plan, posed, algorithm)._replace(step=step, starts_epoch=step == 0, key=key)
+    plan = make_plan(posed, algorithm, (RandomReshuffling(), RandomReshuffling()), BATCH, 1)
+    draws = any_draws(plan, posed, algorithm)._replace(step=step, starts_epoch=step == 0, key=key)
     state = algorithm.init(posed, jnp.ones(X), jnp.ones(Y))
     with oracle.counting() as tally:
         algorithm.step(posed, state, draws)

@@ -34,15 +34,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks, tree
-from wior.algorithms.algorithm import Algorithm, Draws, Seen, Streams, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Seen, one
 from wior.algorithms.wior_bo import State, directions
 from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
 from wior.problems import Bilevel, ConditionalBilevel, Problem
 from wior.problems.restated import restated
-from wior.running import blocks
+from wior.running import block
 from wior.running.arguments import both
+from wior.running.draws import any_draws
+from wior.running.plan import Plan, make_plan, start_at, stream_keys
 from wior.running.setup import run_key
+from wior.running.step_fingerprint import as_now
 
 Tree = Any
 
@@ -51,6 +54,7 @@ WINDOWS, IN_WINDOW = 8, 8  # stretches of k, one pass long each, that α is fitt
 FEWEST_PASSES = 12  # for two such stretches
 ALPHAS = (1, 2)
 LARGEST_RECORD = 2**29  # numbers
+LEVEL = {"outer_gradient": "outer", "hypergradient": "outer", "inner_gradient": "inner", "inner_products": "inner"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,42 +185,69 @@ def order_error(
     x, y = checks.floating("x", x), checks.floating("y", y)
     problem.check(x, y, batches)
     problem = restated(problem, Bilevel, ConditionalBilevel)
-    if u is None:
-        key = jax.random.key(int(seed))
-        leaves, structure = jax.tree.flatten(y)
-        keys = list(jax.random.split(key, len(leaves))) if len(leaves) > 1 else [key]
-        drawn = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in zip(keys, leaves, strict=True)]
-        u = jax.tree.unflatten(structure, drawn)
-        u = jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
+    point = State(x, y, _random_direction(y, int(seed)) if u is None else u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
-    plan = blocks.as_now(blocks.make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
+    plan = as_now(make_plan(problem, watch, orders, batches, 2**31), problem, watch, x, y, batches)
     in_pass = {s.level: s.n / s.batch for s in plan.streams}
     skip, steps = (int(np.ceil(max(in_pass.values()) * number)) for number in (warmup, passes))
-    vectors = _watched(problem, watch, plan, int(seed), State(x, y, u), skip, steps)
-    level = {"outer_gradient": "outer", "hypergradient": "outer", "inner_gradient": "inner", "inner_products": "inner"}
-    # powers of two of a pass are looked at exactly: there the average of one permutation has no error
-    whole = np.outer(np.fromiter(in_pass.values(), float), 2 ** np.arange(20)).ravel()
+    vectors = _watched(problem, watch, plan, int(seed), point, skip, steps)
     longest = max(2, steps // 4)
-    windows = {name: windows_of(longest, number) for name, number in in_pass.items()}
+    windows = {level: windows_of(longest, number) for level, number in in_pass.items()}
     if min(map(len, windows.values())) < 2:
         warnings.warn(
             f"passes={passes} are too few to fit α and C, which are NaN; give passes={FEWEST_PASSES} or more",
             stacklevel=2,
         )
+    k = _intervals(longest, in_pass, windows)
+    measured = {
+        name: _measured(record, full, k, windows[LEVEL[name]], in_pass[LEVEL[name]])
+        for name, (record, full) in vectors.items()
+    }
+    return OrderError(
+        k=k,
+        largest={name: one.largest for name, one in measured.items()},
+        mean={name: one.mean for name, one in measured.items()},
+        alpha={name: one.alpha for name, one in measured.items()},
+        C={name: bound(k, one.largest, one.alpha) for name, one in measured.items()},
+        C_at={name: {power: bound(k, one.largest, power) for power in ALPHAS} for name, one in measured.items()},
+        A={name: float(np.sqrt(one.largest[0])) for name, one in measured.items()},
+        batches_in_pass={name: in_pass[LEVEL[name]] for name in measured},
+        order=repr(order),
+    )
+
+
+class _Measured(NamedTuple):
+    """The errors of one derivative for every interval, and α."""
+
+    largest: np.ndarray
+    mean: np.ndarray
+    alpha: float
+
+
+def _measured(
+    record: np.ndarray, full: np.ndarray, intervals: np.ndarray, windows: list[np.ndarray], in_pass: float
+) -> _Measured:
+    largest, mean = _errors(record, full, intervals)
+    return _Measured(largest, mean, fit(windows, [_errors(record, full, k, in_pass)[1] for k in windows]))
+
+
+def _random_direction(y: Tree, seed: int) -> Tree:
+    """A random tree like y, of unit norm."""
+    key = jax.random.key(seed)
+    leaves, structure = jax.tree.flatten(y)
+    keys = list(jax.random.split(key, len(leaves))) if len(leaves) > 1 else [key]
+    drawn = [jax.random.normal(own, leaf.shape, leaf.dtype) for own, leaf in zip(keys, leaves, strict=True)]
+    u = jax.tree.unflatten(structure, drawn)
+    return jax.tree.map(lambda leaf, length=tree.norm(u): leaf / length, u)
+
+
+def _intervals(longest: int, in_pass: dict[str, float], windows: dict[str, list[np.ndarray]]) -> np.ndarray:
+    """The intervals that are looked at, up to `longest`."""
+    # powers of two of a pass are looked at exactly: there the average of one permutation has no error
+    whole = np.outer(np.fromiter(in_pass.values(), float), 2 ** np.arange(20)).ravel()
     looked_at = [k for level in windows.values() for k in level]
     intervals = np.concatenate([np.geomspace(1, longest, INTERVALS), whole, *looked_at]).astype(int)
-    intervals = np.unique(intervals[(intervals >= 1) & (intervals <= longest)])
-    largest, mean, alpha, constant, at, single, per_pass = {}, {}, {}, {}, {}, {}, {}
-    for name, (record, full) in vectors.items():
-        per_pass[name] = in_pass[level[name]]
-        largest[name], mean[name] = _errors(record, full, intervals)
-        in_window = windows[level[name]]
-        whole_passes = [_errors(record, full, k, per_pass[name])[1] for k in in_window]
-        alpha[name] = fit(in_window, whole_passes)
-        constant[name] = bound(intervals, largest[name], alpha[name])
-        at[name] = {power: bound(intervals, largest[name], power) for power in ALPHAS}
-        single[name] = float(np.sqrt(largest[name][0]))
-    return OrderError(intervals, largest, mean, alpha, constant, at, single, per_pass, repr(order))
+    return np.unique(intervals[(intervals >= 1) & (intervals <= longest)])
 
 
 def windows_of(longest: int, batches_in_pass: float) -> list[np.ndarray]:
@@ -342,11 +373,11 @@ class _WatchBilevel(_Watch):
     solves = Bilevel
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=(1,))
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=(1,))
 
     def seen(self, problem: Bilevel, state: _Watched, draws: Draws) -> tuple[dict[str, Tree], Seen]:
-        xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+        xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         seen = directions(problem, State(state.x, state.y, state.u), xi, zeta).seen
         f_y, f_x = seen.outer[0]
         g_y, g_yy_u, g_xy_u = seen.inner[0]
@@ -359,8 +390,8 @@ class _WatchConditional(_Watch):
     solves = ConditionalBilevel
 
     @property
-    def streams(self) -> Streams:
-        return Streams(outer=(1,), inner=())
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds(outer=(1,), inner=())
 
     def seen(self, problem: ConditionalBilevel, state: _Watched, draws: Draws) -> tuple[dict[str, Tree], Seen]:
         tolerance = default_tolerance(state.y)
@@ -368,17 +399,17 @@ class _WatchConditional(_Watch):
         def exact(example: jax.Array) -> Tree:
             return one_hypergradient(problem, state.x, state.y, example, tolerance, 1000)[0]
 
-        direction = tree.mean(jax.vmap(exact)(draws.outer[0][0]))
+        direction = tree.mean(jax.vmap(exact)(draws.outer_index))
         return {"hypergradient": direction}, Seen(outer=(one(direction),), inner=(one(state.y),))
 
 
 def _watched(
-    problem: Any, watch: _Watch, plan: blocks.Plan, seed: int, point: State, skip: int, steps: int
+    problem: Any, watch: _Watch, plan: Plan, seed: int, point: State, skip: int, steps: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """The vectors of every step after the first `skip`, and the full ones, by name."""
-    keys = blocks.stream_keys(plan, run_key(seed))
+    keys = stream_keys(plan, run_key(seed))
     shapes = jax.eval_shape(
-        lambda problem: watch.seen(problem, _Watched(*point, {}), blocks.any_draws(plan, problem, watch))[0], problem
+        lambda problem: watch.seen(problem, _Watched(*point, {}), any_draws(plan, problem, watch))[0], problem
     )
     widths = {name: sum(leaf.size for leaf in jax.tree.leaves(shape)) for name, shape in shapes.items()}
     if steps * sum(widths.values()) > LARGEST_RECORD:
@@ -386,20 +417,20 @@ def _watched(
             f"passes={steps} steps of {sum(widths.values())} numbers would take "
             f"{4 * steps * sum(widths.values()) / 2**30:.1f} GiB; measure fewer passes or larger batches"
         )
-    carry = blocks.begin(plan, problem, watch, keys, point.x, point.y)
+    carry = block.begin(plan, problem, watch, keys, point.x, point.y)
     dtype = jnp.result_type(*jax.tree.leaves(point.y))
     records = {name: jnp.zeros((skip + steps, width), dtype) for name, width in widths.items() if width}
     carry = carry._replace(state=carry.state._replace(u=jax.tree.map(jnp.copy, point.u), records=records))
     done = 0
     while done < skip + steps:
         count = min(plan.length, skip + steps - done)
-        carry, *_ = blocks.block(plan, problem, watch, carry, keys, blocks.start_at(plan, done), np.int32(count))
+        carry, *_ = block.one_run(plan, problem, watch, carry, keys, start_at(plan, done), np.int32(count))
         done += count
     full = _full(problem, watch, point, plan)
     return {name: (np.asarray(record[skip:]), full[name]) for name, record in carry.state.records.items()}
 
 
-def _full(problem: Any, watch: _Watch, point: State, plan: blocks.Plan) -> dict[str, np.ndarray]:
+def _full(problem: Any, watch: _Watch, point: State, plan: Plan) -> dict[str, np.ndarray]:
     """The full derivatives: the mean over every example once, a batch at a time."""
     totals: dict[str, np.ndarray] = {}
     sizes = {s.level: s.n for s in plan.streams}
@@ -412,7 +443,7 @@ def _full(problem: Any, watch: _Watch, point: State, plan: blocks.Plan) -> dict[
             outer, inner = (rows, other) if level == "outer" else (other, rows)
             draws = Draws((outer,), (inner,), None, jnp.uint32(0), jnp.asarray(False))
             for name, vector in seen(problem, draws).items():
-                if (name in ("outer_gradient", "hypergradient")) == (level == "outer"):
+                if LEVEL[name] == level:
                     totals[name] = totals.get(name, 0) + np.asarray(tree.flat(vector), np.float64) * rows.size / n
     return totals
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
-from wior.orders import Order
+from wior.orders import Order, named
 from wior.problems import Problem
 from wior.problems.restated import more_general, restated
 from wior.running.measuring import Metrics
+from wior.saving.checkpoint import Checkpoint
 
 Orders = Order | str | tuple[Order | str, Order | str]
 
@@ -87,3 +89,14 @@ def check_tolerance(tolerance: Any, names: tuple[str, ...]) -> None:
         )
     if not np.isfinite(tolerance[1]):
         raise ValueError(f"tolerance must have a finite value, got {tolerance!r}")
+
+
+def as_checkpoint(checkpoint: str | Path | Checkpoint | None) -> Checkpoint | None:
+    return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+
+
+def title(algorithm: Algorithm, order: Orders) -> str:
+    """What a progress bar calls a run."""
+    given = order if isinstance(order, tuple) else (order,)
+    names = dict.fromkeys(type(named("order", one)).__name__ for one in given)
+    return f"{type(algorithm).__name__}, {' / '.join(names)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +11,16 @@ import numpy as np
 from wior import checks, tree
 from wior.algorithms.algorithm import at_step
 from wior.problems.movement import two_batches, two_losses
-from wior.running import blocks
+from wior.running.block import Carry
 from wior.running.feed import Feed
-
-if TYPE_CHECKING:
-    from wior.running.setup import Setup
+from wior.running.plan import InnerSets
+from wior.running.setup import Setup
 
 NAMED = 5  # rows that a sentence names
 STEPS_TO_DIVERGE, GROWN = 20, 10.0  # inner steps that are tried, and by how much a gradient may grow along them
 
 
-def why_non_finite(setup: Setup, feed: Feed | None, variables: list[str], before: blocks.Carry, step: int) -> str:
+def why_non_finite(setup: Setup, feed: Feed | None, variables: list[str], before: Carry, step: int) -> str:
     """The likely cause, for an error that says which variables the step after `step` broke."""
     problem = getattr(setup.problem, "problem", setup.problem)  # of fixed batches, the one they were cut from
     data = {name: getattr(problem, name) for name in problem._data}
@@ -34,7 +33,7 @@ def why_non_finite(setup: Setup, feed: Feed | None, variables: list[str], before
     algorithm = setup.algorithm
     names = [algorithm.step_sizes.get(name, "outer_lr") for name in variables]
     what = "the likely cause is a step size that is too large"
-    if setup.plan.visit_order is not None and feed is None and _inner_steps_diverge(setup):
+    if setup.plan.inner_sets is not None and feed is None and _inner_steps_diverge(setup, setup.plan.inner_sets):
         # the inner variables of a conditional problem live inside a step, so that x is the first to be seen
         names, what = (
             ["inner_lr"],
@@ -70,13 +69,13 @@ def _masked(setup: Setup, problem: Any, faults: dict[str, np.ndarray]) -> bool:
     return True
 
 
-def _inner_steps_diverge(setup: Setup) -> bool:
+def _inner_steps_diverge(setup: Setup, sets: InnerSets) -> bool:
     """Whether the gradient of a first inner batch grows along its own descent at x0."""
     rate = getattr(setup.algorithm, "inner_lr", None)
     if rate is None:
         return False
     _, g = two_losses(setup.problem)
-    batch = min(setup.plan.visit_batch, setup.plan.visit_size)
+    batch = min(sets.batch, sets.n)
     _, zeta = two_batches(setup.problem, jnp.zeros(1, jnp.int32), jnp.arange(batch, dtype=jnp.int32))
     gradient = jax.jit(lambda y: jax.grad(g, 1)(setup.x, y, zeta))
     y, gamma = setup.y, at_step(rate, jnp.uint32(0))

@@ -2,8 +2,8 @@
 
 A run is cut into windows of steps, whose rows are gathered together: what one window's steps read, in the order in which they read it,
 whatever the blocks into which records and checkpoints cut the run. While a window is in use the next one is gathered by threads, so
-that no more than two are in memory. Under `Herding` the examples of the next pass are known when the present one ends: no window
-goes past that, and the one after it is waited for.
+that no more than two are in memory. Under an order that learns, the examples of the next pass are known when the present one ends:
+no window goes past that, and the one after it is waited for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior.orders.bijection import LARGEST
-from wior.running import blocks
+from wior.running.block import Carry
+from wior.running.draws import in_window
+from wior.running.lines import sorted_where_used_up
+from wior.running.plan import Plan, Stream, Window, start_at
 from wior.streaming.gathered import Gathered
 from wior.streaming.sources import SourceError
 
@@ -47,7 +50,7 @@ class _Rows:
 class Feed:
     """Gives each block of steps the problem with the rows that it reads."""
 
-    def __init__(self, plan: blocks.Plan, problem: Any, keys: tuple[jax.Array, ...], last: int):
+    def __init__(self, plan: Plan, problem: Any, keys: tuple[jax.Array, ...], last: int):
         self.plan, self.problem, self.last = plan, problem, last
         self.keys = dict(zip(plan.streams, keys, strict=False))
         self.sources = problem.streamed()
@@ -55,14 +58,14 @@ class Feed:
         self.x64, self.device = config.jax_enable_x64, config.jax_default_device
         on_cpu = getattr(self.device or jax.devices()[0], "platform", self.device) == "cpu"
         self.kept: dict[str, Tree] | None = None if on_cpu else {}
-        self.lines: dict[blocks.Stream, tuple[int, np.ndarray]] = {}
+        self.lines: dict[Stream, tuple[int, np.ndarray]] = {}
         self.here: _Rows | None = None
         self.ahead: _Rows | None = None
         every = [leaf for level in self.sources.values() for leaf in jax.tree.leaves(level)]
         self._coordinator = ThreadPoolExecutor(1, "wior-window")
         self._readers = ThreadPoolExecutor(max(leaf.threads for leaf in every), "wior-read")
 
-    def room(self, step: int, carry: blocks.Carry) -> int:
+    def room(self, step: int, carry: Carry) -> int:
         """How many steps from `step` on the window suffices for; begins to gather one where there is none."""
         here = self.here
         if here is None or not (step == here.first or here.first < step < here.end):
@@ -75,7 +78,7 @@ class Feed:
             self.here = here
         return here.end - step
 
-    def problem_at(self, step: int, carry: blocks.Carry) -> tuple[Any, blocks.Window]:
+    def problem_at(self, step: int, carry: Carry) -> tuple[Any, Window]:
         """The problem with the rows of the window around `step`; the next window is on its way from here on."""
         self.room(step, carry)
         assert self.here is not None
@@ -87,15 +90,15 @@ class Feed:
             for level, by_name in self.sources.items()
             for name, data in by_name.items()
         }
-        return self.problem.with_rows(gathered), blocks.Window(np.int32(step - self.here.first), examples)
+        return self.problem.with_rows(gathered), Window(np.int32(step - self.here.first), examples)
 
-    def read_by(self, step: int, carry: blocks.Carry) -> dict[str, Gathered]:
+    def read_by(self, step: int, carry: Carry) -> dict[str, Gathered]:
         """The rows of streamed data that one step reads, by name."""
         posed, window = self.problem_at(step, carry)
         found = {}
         for level, by_name in self.sources.items():
-            streams = [stream for stream in self.plan.streams if stream.level == level]
-            places = np.concatenate([np.ravel(blocks.in_window(self.plan, s, jnp.int32(0), window)) for s in streams])
+            streams = self.plan.of_level(level)
+            places = np.concatenate([np.ravel(in_window(self.plan, s, jnp.int32(0), window)) for s in streams])
             for name in by_name:
                 whole = getattr(posed, name)
                 rows = jax.tree.map(lambda leaf, at=places: leaf[at], whole.rows)
@@ -113,7 +116,7 @@ class Feed:
                 rows.given_up = True
         self.here = self.ahead = None
 
-    def _begin(self, step: int, carry: blocks.Carry | None) -> _Rows | None:
+    def _begin(self, step: int, carry: Carry | None) -> _Rows | None:
         """A window from `step` on; None where its examples follow from steps yet to come."""
         steps = min(self.plan.window, self.last - step)
         for number, stream in enumerate(self.plan.streams):
@@ -129,19 +132,19 @@ class Feed:
         rows.on_device = self._coordinator.submit(self._gather, rows)
         return rows
 
-    def _covers(self, stream: blocks.Stream, place: int) -> bool:
+    def _covers(self, stream: Stream, place: int) -> bool:
         if stream not in self.lines:
             return False
         begins, line = self.lines[stream]
         return begins <= place and place + stream.chunk <= begins + len(line)
 
-    def _line(self, stream: blocks.Stream, memory: Any, number: int, step: int) -> tuple[int, np.ndarray]:
+    def _line(self, stream: Stream, memory: Any, number: int, step: int) -> tuple[int, np.ndarray]:
         """The line of an adaptive order at a step, n numbers and some, and the position at which it begins."""
-        place = blocks.start_at(self.plan, step).places[number]
+        place = start_at(self.plan, step).places[number]
         line, tail, taken = _line_at(stream, memory, *place)
         return step * stream.chunk - int(taken), np.asarray(line)[: int(tail) + stream.n]
 
-    def _examples(self, stream: blocks.Stream, first: int, steps: int) -> np.ndarray:
+    def _examples(self, stream: Stream, first: int, steps: int) -> np.ndarray:
         """The numbers of the rows that a stream reads in some steps."""
         place, length = first * stream.chunk, steps * stream.chunk
         if stream.adaptive:
@@ -163,7 +166,7 @@ class Feed:
         numbers: dict[str, np.ndarray] = {}
         lanes: dict[Any, list[Callable[[], None]]] = {}
         for level, by_name in self.sources.items():
-            streams = [stream for stream in self.plan.streams if stream.level == level]
+            streams = self.plan.of_level(level)
             places = self.plan.window * sum(stream.chunk for stream in streams)
             numbers[level] = np.zeros(places, np.int32)
             for name, data in by_name.items():
@@ -202,13 +205,13 @@ class Feed:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _line_at(stream: blocks.Stream, memory: Any, tail: Any, taken: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    memory, tail, taken = blocks.with_line(stream, memory, tail, taken)
+def _line_at(stream: Stream, memory: Any, tail: Any, taken: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    memory, tail, taken = sorted_where_used_up(stream, memory, tail, taken)
     return jnp.copy(memory.line), tail, taken
 
 
 def _reads(
-    name: str, data: Tree, rows: Tree, stream: blocks.Stream, window: _Rows, begins: int, numbers: np.ndarray
+    name: str, data: Tree, rows: Tree, stream: Stream, window: _Rows, begins: int, numbers: np.ndarray
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
     """What is to be read of one stream, in pieces of whole steps, each with the lane that it is read in."""
     flat: Any = jax.tree_util.tree_flatten_with_path(data)

@@ -24,6 +24,22 @@ class Interrupted(KeyboardInterrupt):
     ----------
     result : Result or SweepResult
         What the run had reached: x, y, the state and the history so far.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> def pressed(step, latest):
+    ...     raise KeyboardInterrupt  # what Ctrl-C does
+    >>> try:
+    ...     wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=20, progress=pressed)
+    ... except wior.Interrupted as ctrl_c:
+    ...     print(0 < ctrl_c.result.steps < 20)
+    True
     """
 
     def __init__(self, message: str, result: Any):

@@ -1,13 +1,11 @@
 """The host's side of a run: cuts it into blocks, keeps the clock and the history, saves, and stops.
 
-It knows nothing of formulas. What it drives is a `Program`: functions that begin, advance and measure a carry, of one
-run or of many at once.
+It knows nothing of formulas. What it drives is a program (`program.py`), of one run or of many at once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 import warnings
 from collections.abc import Callable
@@ -19,18 +17,22 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from wior import oracle
+from wior.devices import hosts
 from wior.devices.layout import place
-from wior.running import blocks
+from wior.running.block import Carry
 from wior.running.interruption import Interrupt, Interrupted, held_back
-from wior.running.progress import Progress
-from wior.saving.checkpoint import Saved, SaveError, Store
+from wior.running.measuring import ALWAYS
+from wior.running.program import ManyRuns, OneRun
+from wior.running.progress import Progress, bar
+from wior.running.results import Finished
+from wior.saving.checkpoint import Checkpoint, Saved, SaveError, Store
+
+Program = OneRun | ManyRuns
 
 SECONDS_IN_BLOCK = 0.25  # a longer block would make progress, time limits and interruption coarse
 SECONDS_BETWEEN_SNAPSHOTS = 5.0
 FIRST_STEPS = 4
 SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may take
-
-ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)
 
 
 class NonFiniteError(FloatingPointError):
@@ -44,6 +46,19 @@ class NonFiniteError(FloatingPointError):
         Which variables.
     result : Result
         The state before that step, the last finite one, and the history up to it.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> try:
+    ...     wior.solve(problem, wior.WiORBO(1e9, 1e9, 1e9), x0, y0, batch_size=8, steps=200)
+    ... except wior.NonFiniteError as error:
+    ...     print(bool(jnp.isfinite(error.result.y).all()), error.result.steps == error.step - 1)
+    True True
     """
 
     result: Any = None
@@ -51,45 +66,6 @@ class NonFiniteError(FloatingPointError):
     def __init__(self, step: int, variables: list[str], hint: str):
         self.step, self.variables = step, variables
         super().__init__(f"{' and '.join(variables)} became non-finite in step {step}; {hint}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """What the loop drives."""
-
-    plan: blocks.Plan
-    begin: Callable[[], blocks.Carry]
-    advance: Callable[[blocks.Carry, int, Any], tuple[Any, Any, Any]]  # from a step on, so many steps
-    measure: Callable[[blocks.Carry], dict[str, Any]]
-    measure_compiles: bool
-    metric_names: tuple[str, ...]
-    runs: tuple[int, ...]  # the axes that many runs at once add to every value: none for one run
-    drawn: Callable[[int], tuple[Any, Any]]  # steps -> passes over the outer and the inner data
-    finite: Callable[[Any], dict[str, Any]] | None  # which variables are finite; None where a run may diverge
-    hint: Callable[
-        [list[str], blocks.Carry, int], str
-    ]  # what to change when they are not, after this carry of this step
-    result: Callable[[Finished], Any]  # what the caller of a run receives, also of one that ended early
-    room: Callable[[int, blocks.Carry], int] | None = None  # how many steps from one on data are at hand for
-    agreed: Callable[[float], float] = float  # the reading of a clock that all processes of a run go by
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    steps: int
-    record_every: int
-    seconds: float | None = None
-    tolerance: tuple[str, float] | None = None
-
-
-@dataclasses.dataclass
-class Finished:
-    carry: blocks.Carry
-    step: int
-    history: dict[str, np.ndarray]
-    stopped_by: str
-    compile_seconds: float
-    metric_seconds: float
 
 
 class _Clock:
@@ -109,13 +85,16 @@ class _Clock:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, program: Program, limits: Limits, store: Store | None, report: Progress):
-        self.program, self.limits, self.store, self.report = program, limits, store, report
+    def __init__(self, program: Program, store: Store | None, report: Progress):
+        self.program, self.setup, self.store, self.report = program, program.setup, store, report
+        self.limits = self.setup.limits
+        # what depends on a clock must be the same in all processes of a run
+        self.agreed: Callable[[float], float] = hosts.agreed if self.setup.plan.spans_processes else float
         self.carry = program.begin()
         self.step = self.begun = 0
-        self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(program.agreed) for _ in range(3))
+        self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(self.agreed) for _ in range(3))
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
-        self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *program.metric_names)}
+        self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *self.setup.metric_names)}
         self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
         self.snapshot_at = self.begun_at = self.saved_at = self.now()
         self.save_seconds: list[float] = []
@@ -145,26 +124,21 @@ class _Run:
     def compile(self) -> None:
         # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
         self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
-        overhead = _Clock(self.program.agreed)
+        overhead = _Clock(self.agreed)
         self.carry, *_ = overhead.time(lambda: self._advanced(0))
         self.overhead = overhead.seconds
-        if self.program.measure_compiles:
+        if self.setup.metrics_program is not None:
             self.compile_clock.time(lambda: self.program.measure(self.carry))
 
-    def steps_at_hand(self, step: int, carry: blocks.Carry) -> int:
-        """The most steps that a block from `step` on may have."""
-        length = self.program.plan.length
-        return length if self.program.room is None else min(length, self.program.room(step, carry))
-
     def now(self) -> float:
-        return self.program.agreed(time.perf_counter())
+        return self.agreed(time.perf_counter())
 
     def steps_in_time(self, seconds: float) -> int:
         """How many steps fit, by the pace of the last block; a few before there was one."""
         if self.step == self.begun:
             return FIRST_STEPS
         pace = max(self.steps_clock.last - self.overhead, 1e-9) / self.last_count
-        return int(min(max(seconds / pace, 1), self.program.plan.length))
+        return int(min(max(seconds / pace, 1), self.setup.plan.length))
 
     def advance(self, count: int) -> None:
         carry, known, varying = self.steps_clock.time(lambda: self._advanced(count))
@@ -178,7 +152,7 @@ class _Run:
 
     def record(self) -> None:
         measured = self.metrics_clock.time(lambda: self.program.measure(self.carry))
-        outer, inner = self.program.drawn(self.step)
+        outer, inner = self.setup.drawn(self.step)
         values = {
             "step": self.step,
             "outer_passes": outer,
@@ -192,7 +166,7 @@ class _Run:
 
     def latest(self) -> dict[str, Any]:
         """The last value of each metric, the mean over the runs where it is a number."""
-        last = {name: np.ravel(self.history[name][-1]) for name in self.program.metric_names if self.history[name]}
+        last = {name: np.ravel(self.history[name][-1]) for name in self.setup.metric_names if self.history[name]}
         return {name: float(np.mean(v[np.isfinite(v)])) if np.isfinite(v).any() else np.nan for name, v in last.items()}
 
     def save(self, then: str) -> None:
@@ -226,22 +200,21 @@ class _Run:
         )
 
     def demand_finite(self) -> None:
-        if self.program.finite is None:
+        if self.program.may_diverge:
             return
-        finite = {name: bool(value) for name, value in self.program.finite(self.carry.state).items()}
-        if all(finite.values()):
+        if not self.program.non_finite(self.carry):
             self._keep_snapshot()
             return
         step, carry, variables = self._find_first_non_finite()
         kept = ""
         if self.store is not None and self.store.has_saves():
             kept = f" The last finite checkpoint in {str(self.store.checkpoint.folder)!r} can be resumed."
-        hint = self.program.hint(variables, jax.tree.map(jnp.copy, carry), step)
+        hint = self.program.why_non_finite(variables, jax.tree.map(jnp.copy, carry), step)
         error = NonFiniteError(step + 1, variables, hint + kept)
         error.result = self.program.result(self.finished("divergence", step, carry))
         raise error
 
-    def finished(self, stopped_by: str, step: int | None = None, carry: blocks.Carry | None = None) -> Finished:
+    def finished(self, stopped_by: str, step: int | None = None, carry: Carry | None = None) -> Finished:
         """Where the run stands, or stood after an earlier step with its carry."""
         history = arrays(self.history)
         if carry is not None:
@@ -271,18 +244,17 @@ class _Run:
             self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
             self.snapshot_at = self.now()
 
-    def _find_first_non_finite(self) -> tuple[int, blocks.Carry, list[str]]:
+    def _find_first_non_finite(self) -> tuple[int, Carry, list[str]]:
         """Runs again from the last snapshot, in ever smaller blocks: the last finite step, its carry, and what the next one broke."""
-        assert self.program.finite is not None
         end = self.step
         step, carry = self.snapshot
         carry = self.program.begin() if carry is None else carry
         count = max(1, end - step)
         while True:
-            count = min(count, self.steps_at_hand(step, carry))
+            count = min(count, self.program.room(step, carry))
             here = jax.tree.map(jnp.copy, carry)
             moved, *_ = self.program.advance(carry, step, np.int32(count))
-            wrong = [name for name, value in self.program.finite(moved.state).items() if not bool(value)]
+            wrong = self.program.non_finite(moved)
             if not wrong:
                 step, carry = step + count, moved
                 count = max(1, min(count, end - step))
@@ -292,51 +264,65 @@ class _Run:
                 return step, here, wrong
 
 
-def drive(program: Program, limits: Limits, store: Store | None, report: Progress) -> Finished:
+def run(program: Program, checkpoint: Checkpoint | None, progress: bool | Progress, heading: str) -> Finished:
+    """Drives a program in its checkpoint folder, where there is one, and shows how far it is."""
+    plan, limits = program.setup.plan, program.setup.limits
+    if plan.spans_processes and not hosts.is_first():
+        progress = False
+    with hosts.clear_lost_process(plan.spans_processes), contextlib.ExitStack() as open_ones:
+        store = None
+        if checkpoint is not None:
+            store = Store(checkpoint, program.describe())
+            open_ones.callback(store.close)
+        report = open_ones.enter_context(bar(progress, heading, limits.steps))
+        return drive(program, store, report)
+
+
+def drive(program: Program, store: Store | None, report: Progress) -> Finished:
     """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
 
     What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C becomes
     `Interrupted`, an error of a callback stays what it is.
     """
-    run = _Run(program, limits, store, report)
+    run = _Run(program, store, report)
     with held_back() as interrupt:
         run.resume()
         run.compile()
         try:
-            stopped_by = _to_the_end(run, limits, interrupt)
+            stopped_by = _to_the_end(run, interrupt)
         except NonFiniteError:
             raise
         except (Exception, KeyboardInterrupt) as error:
             second = type(error) is KeyboardInterrupt and interrupt.asked
-            if second or program.agreed is not float:  # of many processes, the others would wait in a save
+            if second or program.setup.plan.spans_processes:  # of many processes, the others would wait in a save
                 raise
             _hand_over(run, error)
         if stopped_by == "interrupt" or (store is not None and store.checkpoint.at_end):
             run.save("the run has ended and its result is whole, but a new start would go on from there")
-        if program.agreed(interrupt.asked):
+        if run.agreed(interrupt.asked):
             raise Interrupted(_interrupted(run), program.result(run.finished(stopped_by)))
     report(run.step, run.latest())
     return run.finished(stopped_by)
 
 
-def _to_the_end(run: _Run, limits: Limits, interrupt: Interrupt) -> str:
+def _to_the_end(run: _Run, interrupt: Interrupt) -> str:
     """Steps and records until something stops the run, and what that is."""
-    recorded = run.history["step"]
+    limits, recorded = run.limits, run.history["step"]
     due = run.step % limits.record_every == 0 or run.step == limits.steps
     if not recorded or (due and recorded[-1] != run.step):
         run.record()
-    stopped_by = _reached(run, limits)
+    stopped_by = _reached(run)
     run.begun_at = run.saved_at = run.now()
     while not stopped_by:
-        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run, limits, run.store)))
+        run.advance(min(run.steps_in_time(SECONDS_IN_BLOCK), _steps_to_event(run)))
         run.demand_finite()
         if run.step % limits.record_every == 0 or run.step == limits.steps:
             run.record()
-        stopped_by = _reached(run, limits)
+        stopped_by = _reached(run)
         if stopped_by and run.history["step"][-1] != run.step:
             run.record()
         run.report(run.step, run.latest())
-        if not stopped_by and run.program.agreed(interrupt.asked):
+        if not stopped_by and run.agreed(interrupt.asked):
             return "interrupt"
         if not stopped_by and run.time_to_save():
             run.save("the run goes on and tries again later")
@@ -375,9 +361,10 @@ def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in history.items()}
 
 
-def _steps_to_event(run: _Run, limits: Limits, store: Store | None) -> int:
+def _steps_to_event(run: _Run) -> int:
+    limits, store = run.limits, run.store
     events = [limits.steps - run.step, limits.record_every - run.step % limits.record_every]
-    events.append(run.steps_at_hand(run.step, run.carry))
+    events.append(run.program.room(run.step, run.carry))
     if store is not None and store.checkpoint.every_steps is not None:
         events.append(store.checkpoint.every_steps - run.step % store.checkpoint.every_steps)
     if limits.seconds is not None:
@@ -385,7 +372,8 @@ def _steps_to_event(run: _Run, limits: Limits, store: Store | None) -> int:
     return min(events)
 
 
-def _reached(run: _Run, limits: Limits) -> str:
+def _reached(run: _Run) -> str:
+    limits = run.limits
     if limits.tolerance is not None:
         name, value = limits.tolerance
         if np.all(run.history[name][-1] <= value):

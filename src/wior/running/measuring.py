@@ -11,13 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from wior import checks
-from wior.running import loop
+from wior import checks, oracle
 from wior.saving import fingerprint
 from wior.saving.checkpoint import PROGRAM, describe_code, describe_tree
 
 Tree = Any
 Metrics = Callable[[Tree, Tree], dict[str, Any]]
+
+ALWAYS = ("step", "outer_passes", "inner_passes", "seconds", *oracle.CALLS)  # what every history has
 
 # the last ones; `jit` knows a function by its object only, and a bound method not at all
 _compiled: collections.deque[tuple[Any, str, str, Any]] = collections.deque(maxlen=8)
@@ -63,8 +64,8 @@ def metric_names(metrics: Metrics | None, x: Tree, y: Tree, compiles: bool) -> t
             f"metrics must return a dictionary of numbers, such as {{'loss': ...}}; it returns {type(found).__name__}"
         )
     for name, value in found.items():
-        if not isinstance(name, str) or name in loop.ALWAYS:
-            raise ValueError(f"metrics may not use the name {name!r}; history has {', '.join(loop.ALWAYS)} already")
+        if not isinstance(name, str) or name in ALWAYS:
+            raise ValueError(f"metrics may not use the name {name!r}; history has {', '.join(ALWAYS)} already")
         if np.shape(value) != ():
             raise ValueError(f"metrics[{name!r}] must be one number, got an array of shape {np.shape(value)}")
     return tuple(found)

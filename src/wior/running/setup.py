@@ -18,14 +18,15 @@ from wior.orders import named
 from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.problems.movement import unmoved
-from wior.running import blocks, loop
 from wior.running.arguments import Arguments, both, check_tolerance, demand_algorithm, not_streamed, posed_for
+from wior.running.block import make_room
 from wior.running.measuring import describe_metrics, metric_names, metrics_program
+from wior.running.plan import LEVELS, Limits, Plan, make_plan
+from wior.running.step_fingerprint import as_now
 from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree
 
 Tree = Any
 
-LEVELS = ("outer", "inner")
 MOST_REMEMBERED = 256
 
 
@@ -37,12 +38,13 @@ class Setup:
     algorithm: Any
     x: Tree
     y: Tree
-    plan: blocks.Plan
-    limits: loop.Limits
+    plan: Plan
+    limits: Limits
     metric_names: tuple[str, ...]
     metrics_program: str | None  # what the metrics compute; None where there are none or they are not compiled
     metrics: dict[str, Any]  # what tells them from others of the same names
     batches: tuple[int, int]  # rows of an outer and of an inner batch
+    given: Arguments
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
 
@@ -50,13 +52,13 @@ class Setup:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
         sizes = self.problem.sizes()
         passes = {
-            level: sum(s.chunk for s in self.plan.streams if s.level == level) * step / sizes[level] for level in sizes
+            level: sum(stream.chunk for stream in self.plan.of_level(level)) * step / sizes[level] for level in sizes
         }
-        outer = passes["outer"]
-        if self.plan.visit_order is not None:
+        outer, sets = passes["outer"], self.plan.inner_sets
+        if sets is not None:
             if self.algorithm.visit_batches is None:
                 return outer, outer * self.algorithm.inner_epochs
-            return outer, outer * self.algorithm.visit_batches * self.plan.visit_batch / self.plan.visit_size
+            return outer, outer * self.algorithm.visit_batches * sets.batch / sets.n
         return outer, passes.get("inner", outer)
 
     def on(self, layout: Layout, more: dict[str, Any], checkpoint: str | Path | Checkpoint | None) -> Setup:
@@ -77,14 +79,12 @@ class Setup:
         placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
         return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
 
-    def placed(self, values: Tree) -> Tree:
-        """Values where the program expects them."""
-        return values if self.plan.layout is None else self.plan.layout.place(values)
-
     def describe(self) -> dict[str, Any]:
         """What tells this run from another one, for its checkpoint folder; not where it runs."""
         if self.alone is not None:
             return self.alone.describe()
+        sets = self.plan.inner_sets
+        visits = [repr(None), 0] if sets is None else [repr(sets.order), sets.batch]
         return {
             "problem": type(self.problem).__name__,
             "data": describe_tree({name: getattr(self.problem, name) for name in self.problem._data}),
@@ -93,8 +93,8 @@ class Setup:
                 for name, (loss, args) in self.problem.loss_calls(self.x, self.y, self.batches).items()
             },
             "algorithm": describe_algorithm(self.algorithm),
-            "orders": [repr(s.order) for s in self.plan.streams] + [repr(self.plan.visit_order)],
-            "batch_size": [s.batch for s in self.plan.streams] + [self.plan.visit_batch, *(self.cut or ())],
+            "orders": [*(repr(stream.order) for stream in self.plan.streams), visits[0]],
+            "batch_size": [*(stream.batch for stream in self.plan.streams), visits[1], *(self.cut or ())],
             "x0": describe_tree(self.x),
             "y0": describe_tree(self.y),
             "metrics": self.metrics,
@@ -121,18 +121,30 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     program = metrics_program(given.metrics, x, y)
     metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
     names = metric_names(given.metrics, x, y, program is not None)
-    plan = blocks.make_plan(posed, algorithm, orders, batches, 2**31)
+    plan = make_plan(posed, algorithm, orders, batches, 2**31)
     limits = _limits(given, plan.steps_in_epoch, names)
     plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
     try:
-        plan = blocks.as_now(plan, posed.without_sources(), algorithm, x, y, batches)
+        plan = as_now(plan, posed.without_sources(), algorithm, x, y, batches)
     except NotAtHand:
         raise ValueError(not_streamed(posed, algorithm, "takes large batches inside of some steps")) from None
     if not algorithm.adds_outer_to_y:
         _warn_of_unmoved(problem, x, y, sizes, plan.program)
-    blocks.make_room()
-    cut = sizes if algorithm.fixed_batches else None
-    return Setup(posed, algorithm, x, y, plan, limits, names, program, {"names": list(names), **metrics}, sizes, cut)
+    make_room()
+    return Setup(
+        problem=posed,
+        algorithm=algorithm,
+        x=x,
+        y=y,
+        plan=plan,
+        limits=limits,
+        metric_names=names,
+        metrics_program=program,
+        metrics={"names": list(names), **metrics},
+        batches=sizes,
+        given=given,
+        cut=sizes if algorithm.fixed_batches else None,
+    )
 
 
 def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tuple[int, int]) -> tuple[Any, Any]:
@@ -147,7 +159,7 @@ def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tupl
     return InFixedBatches(posed, sizes), (1, 1)
 
 
-def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...]) -> loop.Limits:
+def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...]) -> Limits:
     if (given.steps is None) == (given.epochs is None):
         raise ValueError(f"give either steps or epochs, got steps={given.steps!r} and epochs={given.epochs!r}")
     if given.record_every is not None:
@@ -160,7 +172,7 @@ def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...]) -> lo
         total = checks.positive_integer("steps", given.steps)
     else:
         total = checks.positive_integer("epochs", given.epochs) * steps_in_epoch
-    return loop.Limits(total, given.record_every or -(-total // 100), given.seconds, given.tolerance)
+    return Limits(total, given.record_every or -(-total // 100), given.seconds, given.tolerance)
 
 
 _movement: dict[Any, list[str]] = {}  # the sentences for each program, which are the same for the same one

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -19,39 +18,20 @@ from wior.algorithms.algorithm import Algorithm
 from wior.devices.layout import Layout, as_layout
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
-from wior.running import blocks, loop
-from wior.running.arguments import Arguments, Orders, demand_algorithm
-from wior.running.measuring import Metrics, compiled
+from wior.running import loop
+from wior.running.arguments import Arguments, Orders, as_checkpoint, demand_algorithm, title
+from wior.running.joining import Collected, Grid, with_best
+from wior.running.measuring import Metrics
+from wior.running.program import ManyRuns
 from wior.running.progress import Progress
-from wior.running.setup import Setup, prepare, run_key
-from wior.running.solve import driven, title
+from wior.running.results import SweepResult
+from wior.running.setup import prepare
 from wior.saving.checkpoint import Checkpoint, describe_algorithm
 
 Tree = Any
+Values = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 LARGE_ON_A_CPU = 2048
-
-
-@dataclasses.dataclass(frozen=True)
-class SweepResult:
-    """Every run of a grid. Arrays have a first axis of settings and a second of seeds, then what they hold."""
-
-    settings: list[dict[str, Any]]
-    seeds: list[int]
-    history: dict[str, np.ndarray]  # metrics (settings, seeds, records); what all runs share (records,)
-    x: Tree  # leaves (settings, seeds, ...)
-    y: Tree
-    steps: int
-    steps_per_epoch: int
-    compile_seconds: float
-    metric_seconds: float
-    best: dict[str, Any] | None = None  # the setting with the best mean over seeds at the end
-    best_index: int | None = None
-    best_by: str | None = None
-
-    def final(self, metric: str) -> np.ndarray:
-        """The last value of a metric: (settings, seeds)."""
-        return self.history[metric][..., -1]
 
 
 def sweep(
@@ -60,7 +40,7 @@ def sweep(
     x0: Tree,
     y0: Tree,
     *,
-    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    grid: Values,
     seeds: int | Sequence[int] = 5,
     best_by: str | None = None,
     largest: bool = False,
@@ -77,60 +57,85 @@ def sweep(
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
-    `grid` maps names of hyper-parameters to the values to try, in place of the algorithm's own; or it is a list of settings, for
-    combinations that are not a product. Numbers and seeds are one
-    `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules) make one program each.
+    Numbers and seeds are one `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules)
+    make one program each. A run that diverges does not end the others.
 
-    `best_by` names a metric: the setting whose mean over seeds at the end is smallest (`largest=True`: largest) is `result.best`. A setting
-    of which any run diverged is never the best. `side_by_side` says whether the runs go together through every step or one after
-    another inside the program, and is chosen by the device and the size of y where not given: a network of convolutions is
-    faster one after another. With `mesh` every run splits its batches over the devices, and the state of every run lies whole on each of
-    them. The other arguments are those of `solve`.
+    Parameters
+    ----------
+    problem, algorithm, x0, y0
+        As in `wior.solve`. Streamed data cannot be swept.
+    grid
+        Names of hyper-parameters and the values to try, in place of the algorithm's own; or a list of settings, for
+        combinations that are not a product.
+    seeds
+        How many seeds, counted from 0, or a list of them. Each setting runs with each.
+    best_by
+        The name of a metric. The setting whose mean over seeds at the end is smallest is `result.best`; a setting of which any run
+        diverged is never the best.
+    largest
+        Whether the largest mean is the best.
+    order, batch_size, epochs, steps, metrics, record_every, progress
+        As in `wior.solve`.
+    checkpoint
+        As in `wior.solve`; of a grid of many programs, each has a folder of its own inside.
+    side_by_side
+        Whether the runs go together through every step or one after another inside the program. Chosen by the device and the
+        size of y where not given: a network of convolutions is faster one after another on a CPU.
+    mesh
+        A `jax.sharding.Mesh` along which every run splits its batches; the state of every run lies whole on each device.
+
+    Returns
+    -------
+    SweepResult
+        Every run: histories, x and y, with a first axis of settings and a second of seeds.
+
+    Raises
+    ------
+    ValueError
+        Where an argument is wrong, before anything is compiled; and where `best_by` is given and every setting diverged.
+    Interrupted
+        After Ctrl-C; its `.result` holds the runs that have begun.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> found = wior.sweep(
+    ...     problem, algorithm, x0, y0, grid={"outer_lr": [0.001, 0.05, 1e6]}, seeds=2, batch_size=8, steps=20,
+    ...     metrics=lambda x, y: {"loss": outer(x, y, rows)}, best_by="loss",
+    ... )  # fmt: skip
+    >>> found.best, found.history["loss"].shape
+    ({'outer_lr': 0.05}, (3, 2, 21))
     """
-    if isinstance(problem, Problem) and problem.streamed():
-        raise ValueError(
-            f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its own; "
-            "give arrays that fit on the device, or call solve for each run"
-        )
-    layout = as_layout(mesh)
-    if layout is not None and layout != Layout(layout.mesh, layout.batch):
-        raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
+    layout = _layout(problem, mesh)
     if layout is not None:
         problem, x0, y0 = layout.received(problem, x0, y0)
-    chosen = seed_list(seeds)
-    settings = grid_settings(algorithm, grid)
-    algorithms = [dataclasses.replace(algorithm, **setting) for setting in settings]
-    groups = _by_program(algorithms)
+    chosen, settings = seed_list(seeds), grid_settings(algorithm, grid)
+    runs = Grid(settings, [dataclasses.replace(algorithm, **setting) for setting in settings], chosen)
     given = Arguments(order, batch_size, epochs, steps, seed=chosen[0], metrics=metrics, record_every=record_every)
+    programs = runs.by_program()
     # one setup for each program: a field that is part of it may change the plan
-    setups = [prepare(problem, algorithms[members[0]], x0, y0, given) for members in groups]
+    setups = [prepare(problem, runs.algorithms[members[0]], x0, y0, given) for members in programs]
     if layout is not None:
-        more = {"seeds": chosen, "grid": [describe_algorithm(one) for one in algorithms]}
+        more = {"seeds": chosen, "grid": [describe_algorithm(one) for one in runs.algorithms]}
         setups = [one.on(layout, more, checkpoint) for one in setups]
-    setup = setups[0]
-    if best_by is not None and best_by not in setup.metric_names:
-        raise ValueError(f"best_by must name a metric, one of {list(setup.metric_names)}; got {best_by!r}")
+    first = setups[0]
+    if best_by is not None and best_by not in first.metric_names:
+        raise ValueError(f"best_by must name a metric, one of {list(first.metric_names)}; got {best_by!r}")
     if side_by_side is None:
-        side_by_side = in_step(setup.y)
-    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        checkpoint = Checkpoint(checkpoint)
+        side_by_side = in_step(first.y)
 
-    pieces: list[tuple[list[int], loop.Finished]] = []
-    for number, (members, own_setup) in enumerate(zip(groups, setups, strict=True)):
-        own = (
-            checkpoint
-            if checkpoint is None or len(groups) == 1
-            else dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / f"program-{number}")
-        )
-        same = [algorithms[i] for i in members]
+    done = Collected(runs, first.plan.steps_in_epoch)
+    folders = _folders(as_checkpoint(checkpoint), len(programs))
+    for members, setup, folder in zip(programs, setups, folders, strict=True):
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
-
-        def so_far(done: loop.Finished, members: list[int] = members) -> SweepResult:
-            return _joined(settings, chosen, setup, [*pieces, (members, done)], None, largest)
-
-        done = _run_together(own_setup, same, chosen, metrics, own, progress, heading, side_by_side, so_far)
-        pieces.append((members, done))
-    return _joined(settings, chosen, setup, pieces, best_by, largest)
+        with contextlib.closing(ManyRuns(setup, members, done, side_by_side)) as program:
+            done.pieces.append((members, loop.run(program, folder, progress, heading)))
+    return done.result() if best_by is None else with_best(done.result(), best_by, largest)
 
 
 def in_step(y: Tree) -> bool:
@@ -154,9 +159,7 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     return chosen
 
 
-def grid_settings(
-    algorithm: Algorithm, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def grid_settings(algorithm: Algorithm, grid: Values) -> list[dict[str, Any]]:
     """All combinations of the values of a grid, each checked by the algorithm itself."""
     demand_algorithm(algorithm)
     names = [field.name for field in dataclasses.fields(algorithm)]
@@ -183,134 +186,22 @@ def grid_settings(
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _by_program(algorithms: list[Algorithm]) -> list[list[int]]:
-    """The algorithms that are one program with other numbers, together."""
-    groups: dict[Any, list[int]] = {}
-    for i, algorithm in enumerate(algorithms):
-        groups.setdefault(jax.tree.structure(algorithm), []).append(i)
-    return list(groups.values())
-
-
-def _run_together(
-    setup: Setup,
-    algorithms: list[Algorithm],
-    seeds: list[int],
-    metrics: Metrics | None,
-    checkpoint: Checkpoint | None,
-    progress: bool | Progress,
-    heading: str,
-    side_by_side: bool,
-    result: Callable[[loop.Finished], SweepResult],
-) -> loop.Finished:
-    """All settings × seeds of one program, settings first."""
-    repeated = [algorithm for algorithm in algorithms for _ in seeds]
-    stacked = setup.placed(
-        jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *repeated)
-    )
-    each = jnp.stack([run_key(seed) for _ in algorithms for seed in seeds])
-    keys = setup.placed(jax.vmap(functools.partial(blocks.stream_keys, setup.plan))(each))
-    begin = functools.partial(blocks.begin, setup.plan, setup.problem)
-    # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
-    together = side_by_side and not setup.algorithm.cost_varies
-    program = loop.Program(
-        plan=setup.plan,
-        begin=lambda: jax.vmap(lambda algorithm, keys: begin(algorithm, keys, setup.x, setup.y))(stacked, keys),
-        advance=lambda carry, step, count: blocks.blocks(
-            setup.plan, together, setup.problem, stacked, carry, keys, blocks.start_at(setup.plan, step), count
-        ),
-        measure=_measure_all(metrics, setup, len(repeated), side_by_side),
-        measure_compiles=setup.metrics_program is not None,
-        metric_names=setup.metric_names,
-        runs=(len(repeated),),
-        drawn=setup.drawn,
-        finite=None,
-        hint=lambda variables, carry, step: "",
-        result=result,
-    )
-    more = {"algorithm": [describe_algorithm(a) for a in algorithms], "seeds": seeds}
-    return driven(program, setup, checkpoint, more, progress, heading)
-
-
-def _measure_all(
-    metrics: Metrics | None, setup: Setup, runs: int, side_by_side: bool
-) -> Callable[[blocks.Carry], dict[str, Any]]:
-    if metrics is None:
-        return lambda carry: {}
-    if setup.metrics_program is not None:
-        how = "side by side" if side_by_side else "one after another"
-        mapped: Any = compiled(metrics, how, setup.metrics_program)
-        return lambda carry: mapped(carry.state.x, carry.state.y)
-
-    def one_by_one(carry: blocks.Carry) -> dict[str, Any]:
-        def one(run: int) -> dict[str, Any]:
-            return metrics(*jax.tree.map(lambda leaf: leaf[run], (carry.state.x, carry.state.y)))
-
-        each = [one(run) for run in range(runs)]
-        return {name: np.asarray([values[name] for values in each]) for name in setup.metric_names}
-
-    return one_by_one
-
-
-def _as_long(values: np.ndarray, records: int) -> np.ndarray:
-    """The records of a run that was interrupted, as many as those of others: counters stay, metrics are NaN."""
-    missing = records - len(values)
-    if missing == 0:
-        return np.asarray(values)
-    filled = values[-1] if np.issubdtype(values.dtype, np.integer) else np.full_like(values[0], np.nan)
-    return np.concatenate([values, np.broadcast_to(filled, (missing, *values.shape[1:]))])
-
-
-def _joined(
-    settings: list[dict[str, Any]],
-    seeds: list[int],
-    setup: Setup,
-    pieces: list[tuple[list[int], loop.Finished]],
-    best_by: str | None,
-    largest: bool,
-) -> SweepResult:
-    """The runs of all programs in the order of the settings; of an interrupted sweep, those that have begun."""
-    begun = [i for members, _ in pieces for i in members]
-    order, settings = np.argsort(begun), [settings[i] for i in sorted(begun)]
-    records = max(len(done.history["step"]) for _, done in pieces)
-
-    def grouped(values: Any) -> Any:  # (runs, ...) of one program -> (settings, seeds, ...)
-        return np.asarray(values).reshape(-1, len(seeds), *np.shape(values)[1:])
-
-    def joined(parts: list[Any]) -> Any:
-        return np.concatenate([grouped(part) for part in parts])[order]
-
-    first = pieces[0][1]
-    history = {}
-    for name, values in first.history.items():
-        parts = [np.moveaxis(_as_long(done.history[name], records), 0, -1) for _, done in pieces]
-        if values.ndim == 1 and (name == "seconds" or all(np.array_equal(part, parts[0]) for part in parts)):
-            history[name] = parts[0]
-            continue
-        runs = [len(members) * len(seeds) for members, _ in pieces]
-        history[name] = joined([np.broadcast_to(p, (n, p.shape[-1])) for n, p in zip(runs, parts, strict=True)])
-    history["seconds"] = np.sum([_as_long(done.history["seconds"], records) for _, done in pieces], 0)
-    state = [done.carry.state for _, done in pieces]
-    result = SweepResult(
-        settings,
-        seeds,
-        history,
-        jax.tree.map(lambda *parts: joined(list(parts)), *[s.x for s in state]),
-        jax.tree.map(lambda *parts: joined(list(parts)), *[s.y for s in state]),
-        first.step,
-        setup.plan.steps_in_epoch,
-        sum(done.compile_seconds for _, done in pieces),
-        sum(done.metric_seconds for _, done in pieces),
-    )
-    if best_by is None:
-        return result
-    mean = np.mean(result.final(best_by), -1)
-    worst = -np.inf if largest else np.inf
-    ends = jax.tree.leaves((result.x, result.y))
-    finite = np.logical_and.reduce([np.isfinite(leaf).reshape(len(settings), -1).all(1) for leaf in ends])
-    ranked = np.where(np.isfinite(mean) & finite, mean, worst)
-    index = int(np.argmax(ranked) if largest else np.argmin(ranked))
-    if not np.isfinite(ranked[index]):
+def _layout(problem: Problem, mesh: Mesh | None) -> Layout | None:
+    """The layout of a sweep, after checking that one program can run it."""
+    if isinstance(problem, Problem) and problem.streamed():
         raise ValueError(
-            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any, or x and y are not; try smaller step sizes"
+            f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its own; "
+            "give arrays that fit on the device, or call solve for each run"
         )
-    return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)
+    layout = as_layout(mesh)
+    if layout is not None and layout != Layout(layout.mesh, layout.batch):
+        raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
+    return layout
+
+
+def _folders(checkpoint: Checkpoint | None, programs: int) -> list[Checkpoint | None]:
+    """A checkpoint folder for each program."""
+    if checkpoint is None or programs == 1:
+        return [checkpoint] * programs
+    folder = Path(checkpoint.folder)
+    return [dataclasses.replace(checkpoint, folder=folder / f"program-{number}") for number in range(programs)]

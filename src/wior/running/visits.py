@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from wior.algorithms.algorithm import Visits
-from wior.orders import AdaptiveOrder, Order, ShuffleOnce
+from wior.orders import AdaptiveOrder, Order
+from wior.orders.substitutes import FIRST_OF_INNER_SETS
 
 Tree = Any
 
@@ -71,7 +72,7 @@ def first_orders(problem: Any, key: jax.Array, m: int, n: int) -> jax.Array:
     """A random first order for each of the m inner sets, for an order that learns to improve on."""
 
     def one(example: jax.Array, count: jax.Array | None) -> jax.Array:
-        return ShuffleOnce().one_pass(jax.random.fold_in(key, example), jnp.uint32(0), n, count)
+        return FIRST_OF_INNER_SETS.one_pass(jax.random.fold_in(key, example), jnp.uint32(0), n, count)
 
     return jax.vmap(one, (0, None if problem.counts is None else 0))(jnp.arange(m), problem.counts)
 

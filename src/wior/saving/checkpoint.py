@@ -41,12 +41,35 @@ PROGRAM = "function"  # how the description of a function begins
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """Where and how often a run is saved: every so many seconds or, exactly, every so many steps, and at its end.
+    """Where and how often a run is saved; the same call of `wior.solve` or `wior.sweep` resumes from there.
 
-    `keep` saves stay.
+    Parameters
+    ----------
+    folder
+        The folder of one run. It is made where it does not exist.
+    every_seconds
+        The least time between two saves. Where saves are slow they are made less often, and take no more than a fiftieth of the time.
+    every_steps
+        Saves exactly every so many steps too, where given.
+    keep
+        How many saves stay; older ones are removed.
+    at_end
+        Whether the run is saved when it ends.
 
-    Seconds are a lower bound: where saves are slow they are made less often, and take no more than a fiftieth of the
-    time.
+    Examples
+    --------
+    >>> import tempfile, jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     saves = wior.Checkpoint(folder, every_steps=10)
+    ...     first = wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=20, record_every=10, checkpoint=saves)
+    ...     resumed = wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=30, record_every=10, checkpoint=saves)
+    >>> first.steps, resumed.steps, resumed.history["step"].tolist()
+    (20, 30, [0, 10, 20, 30])
     """
 
     folder: str | Path
@@ -279,7 +302,24 @@ class Store:
 
 
 class AnotherRunError(ValueError):
-    """A checkpoint folder holds another run, or one of another version of wior."""
+    """A checkpoint folder holds another run, or one of another version of wior; the message says what differs.
+
+    Examples
+    --------
+    >>> import tempfile, jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1)
+    >>> problem, x0, y0 = wior.Bilevel(outer, inner, rows, rows), jnp.zeros(()), jnp.zeros(3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=20, checkpoint=folder)
+    ...     try:
+    ...         wior.solve(problem, algorithm, x0, y0, batch_size=8, steps=20, checkpoint=folder, seed=1)
+    ...     except wior.AnotherRunError as error:
+    ...         print("its seed is 0, here it is 1" in str(error))
+    True
+    """
 
 
 def _name(number: int) -> str:

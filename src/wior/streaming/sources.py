@@ -29,15 +29,59 @@ MADE_FROM = b"wior.made_from"
 
 
 class SourceError(RuntimeError):
-    """A source did not give in mid-run what it gave at the start."""
+    """A source of streamed data did not give in mid-run what it gave at the start: it became shorter, or a read failed.
+
+    Examples
+    --------
+    >>> import numpy as np, wior
+    >>> class Shrinking:
+    ...     rows = np.ones((4, 2))
+    ...     def __len__(self):
+    ...         return len(self.rows)
+    ...     def __getitem__(self, numbers):
+    ...         return self.rows[numbers]
+    >>> source = Shrinking()
+    >>> streamed, into = wior.Streamed(source), np.empty((1, 2))
+    >>> source.rows = np.ones((3, 2))
+    >>> streamed.read(np.array([0]), into, "outer_data, read for steps 1 to 4")
+    Traceback (most recent call last):
+    wior.streaming.sources.SourceError: outer_data, read for steps 1 to 4: it had 4 rows when the run was set up, and has 3 now
+    """
 
 
 class Streamed:
-    """Marks `source` as data that stay on the host: an array, an Arrow table, or an object with a length that takes row numbers.
+    """Marks `source` as data that stay on the host; the rows of the next steps are read while the device computes.
 
-    `source[numbers]`, for an array of int64 in any order, returns an array with one row for each number, or a tree of such arrays;
-    an Arrow table is a dictionary of its columns. `threads` may read at once: one for an object, which may not be made for
-    more, and as many as there are cores for arrays and tables.
+    Parameters
+    ----------
+    source
+        An array, an Arrow table (a dictionary of its columns), or an object with a length of which `source[numbers]`, for an array of
+        int64 in any order, returns an array with one row for each number, or a tree of such arrays.
+    threads
+        How many threads may read at once. Where not given: one for an object, which may not be made for more, and as many as there are
+        cores, up to 16, for arrays and tables.
+    name
+        What error messages call it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where rows cannot be taken of `source` by their numbers, or `threads` is no positive integer.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, wior
+    >>> rows = np.random.default_rng(0).normal(size=(32, 3)).astype(np.float32)
+    >>> outer = lambda x, y, batch: jnp.mean((batch @ y - 1) ** 2)
+    >>> inner = lambda x, y, batch: jnp.mean((batch @ y - x) ** 2) + jnp.sum(y**2)
+    >>> algorithm, x0, y0 = wior.WiORBO(outer_lr=0.05, inner_lr=0.1, adjoint_lr=0.1), jnp.zeros(()), jnp.zeros(3)
+    >>> wior.Streamed(rows)
+    Streamed(ndarray of 32 rows)
+    >>> streamed = wior.Bilevel(outer, inner, wior.Streamed(rows), wior.Streamed(rows))
+    >>> found = wior.solve(streamed, algorithm, x0, y0, batch_size=8, steps=4)
+    >>> same = wior.solve(wior.Bilevel(outer, inner, rows, rows), algorithm, x0, y0, batch_size=8, steps=4)
+    >>> bool((found.y == same.y).all())
+    True
     """
 
     def __init__(self, source: Any, *, threads: int | None = None, name: str = "source"):
@@ -97,8 +141,36 @@ def from_parquet(path: str | Path, columns: list[str] | None = None, mapped: str
     """A Parquet file as an Arrow table of which only the rows that are read come into memory.
 
     Single rows of Parquet cannot be read without their whole row group, so the file is written once, a few rows at a time, as an Arrow
-    file that can be memory-mapped: `mapped`, or beside it with `.arrow` at the end of its name. It is written again when the
-    Parquet file or the columns change.
+    file that can be memory-mapped. It is written again when the Parquet file or the columns change.
+
+    Parameters
+    ----------
+    path
+        The Parquet file.
+    columns
+        The names of the columns that are needed; all where not given.
+    mapped
+        The Arrow file; beside the Parquet file, with `.arrow` at the end of its name, where not given.
+
+    Returns
+    -------
+    pyarrow.Table
+        Data for a problem.
+
+    Raises
+    ------
+    ValueError
+        Where `columns` names one that the file does not have.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np, pyarrow, pyarrow.parquet, wior
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "rows.parquet")
+    ...     pyarrow.parquet.write_table(pyarrow.table({"age": np.arange(5.0), "id": np.arange(5)}), path)
+    ...     table = wior.streaming.from_parquet(path, columns=["age"])
+    >>> table.column_names, table.num_rows
+    (['age'], 5)
     """
     import pyarrow
     import pyarrow.parquet

@@ -60,15 +60,16 @@ def ridge_per_feature(
     """
     features = _features(_checked(train, valid, test, 2))
     return _task(
-        "ridge_per_feature",
-        f"A ridge for each of {features} features of a logistic regression",
         Bilevel(binary_outer, binary_inner, tuple(valid), tuple(train)),
         (train, valid, test),
-        jnp.full(features, start, state_type(train[0])),
-        jnp.zeros(features, state_type(train[0])),
         (binary_loss, lambda y, rows: rows @ y > 0),
-        {"batch_size": batch_size, "steps": steps},
-        {"outer_lr": (0.1, 0.3, 1.0, 3.0), "inner_lr": (1.0, 3.0)},
+        name="ridge_per_feature",
+        title=f"A ridge for each of {features} features of a logistic regression",
+        x0=jnp.full(features, start, state_type(train[0])),
+        y0=jnp.zeros(features, state_type(train[0])),
+        grid={"outer_lr": (0.1, 0.3, 1.0, 3.0), "inner_lr": (1.0, 3.0)},
+        batch_size=batch_size,
+        steps=steps,
     )
 
 
@@ -106,15 +107,16 @@ def ridge_per_class(
         raise ValueError(f"classes must be at least 2, got {classes!r}")
     features = _features(_checked(train, valid, test, classes))
     return _task(
-        "ridge_per_class",
-        f"A ridge for each of {classes} classes of a softmax regression",
         Bilevel(softmax_outer, softmax_inner, tuple(valid), tuple(train)),
         (train, valid, test),
-        jnp.full(classes, start, state_type(train[0])),
-        jnp.zeros((features, classes), state_type(train[0])),
         (softmax_loss, lambda y, rows: jnp.argmax(rows @ y, -1)),
-        {"batch_size": batch_size, "steps": steps},
-        {"outer_lr": (0.1, 1.0, 3.0), "inner_lr": (0.1, 0.3)},
+        name="ridge_per_class",
+        title=f"A ridge for each of {classes} classes of a softmax regression",
+        x0=jnp.full(classes, start, state_type(train[0])),
+        y0=jnp.zeros((features, classes), state_type(train[0])),
+        grid={"outer_lr": (0.1, 1.0, 3.0), "inner_lr": (0.1, 0.3)},
+        batch_size=batch_size,
+        steps=steps,
     )
 
 
@@ -184,16 +186,12 @@ def softmax_inner(x: jax.Array, y: jax.Array, batch: Labeled) -> jax.Array:
 
 
 def _task(
-    name: str,
-    title: str,
     problem: Bilevel,
     parts: tuple[Labeled, Labeled, Labeled],
-    x0: jax.Array,
-    y0: jax.Array,
     judge: tuple[Callable[..., jax.Array], Callable[..., jax.Array]],
-    length: dict[str, Any],
-    grid: dict[str, tuple[float, ...]],
+    **more: Any,
 ) -> Task:
+    """A task judged on the validation rows of `parts`, (train, valid, test); `judge` is the loss and what predicts, `more` are fields of `Task`."""
     loss, predict = judge
     test = tuple(map(jnp.asarray, parts[2]))
 
@@ -205,11 +203,7 @@ def _task(
         }
 
     return Task(
-        name=name,
-        title=title,
         problem=problem,
-        x0=x0,
-        y0=y0,
         metrics=metrics,
         measures={
             "test_loss": Measure("loss on the test rows"),
@@ -217,12 +211,11 @@ def _task(
             "valid_loss": Measure("loss on the validation rows"),
         },
         judged_by="valid_loss",
-        grid=grid,
         facts={
             **dict(zip(("train", "valid", "test"), (len(labels) for _, labels in parts), strict=True)),
             "features": np.shape(parts[0][0])[1],
         },
-        **length,
+        **more,
     )
 
 

@@ -30,15 +30,15 @@ def inner_steps(
     return oracle.scan(turn, y, (jnp.arange(len(batches)), batches))
 
 
+class Series(NamedTuple):
+    """A Neumann series: the sum over all batches or, given a length, a product of so many factors."""
+
+    scale: Any
+    length: jax.Array | None = None
+
+
 def neumann_step(
-    problem: Bilevel,
-    x: Tree,
-    y: Tree,
-    draws: Draws,
-    seen_y: Tree,
-    outer_lr: Any,
-    scale: Any,
-    length: jax.Array | None = None,
+    problem: Bilevel, x: Tree, y: Tree, draws: Draws, seen_y: Tree, outer_lr: Any, series: Series
 ) -> tuple[State, Seen]:
     """The outer step after an inner loop that ended at y.
 
@@ -47,8 +47,8 @@ def neumann_step(
     _, for_u, (for_x,) = draws.inner
     zeta = problem.inner_batch(for_x)
     jacobian = lambda u: oracle.jacobian_product(problem, x, y, u, zeta)
-    xi = problem.outer_batch(draws.outer[0][0])
-    estimate = neumann_hypergradient(problem, x, y, xi, for_u, jacobian, scale, length)
+    xi = problem.outer_batch(draws.outer_index)
+    estimate = neumann_hypergradient(problem, x, y, xi, for_u, jacobian, series)
     moved = State(descend(x, outer_lr, estimate.direction, zeta.examples), y)
     return moved, Seen((estimate.outer,), (seen_y, estimate.hessian, estimate.jacobian))
 
@@ -69,10 +69,9 @@ def neumann_hypergradient(
     xi: Batch,
     hessian_batches: jax.Array,
     jacobian: Callable[[Tree], Tree],
-    scale: Any,
-    length: jax.Array | None = None,
+    series: Series,
 ) -> Estimate:
-    """∇_x f − ∇²_xy g u with u a Neumann sum over the batches, or, given its length, a Neumann product.
+    """∇_x f − ∇²_xy g u with u a Neumann series over the batches.
 
     `jacobian` is u ↦ ∇²_xy g u on the batch that is meant for it.
     """
@@ -81,9 +80,9 @@ def neumann_hypergradient(
     def product(v: Tree, index: jax.Array) -> Tree:
         return oracle.hessian_product(problem, x, y, v, problem.inner_batch(index))
 
-    if length is None:
-        u, seen = linear_systems.neumann_sum(product, f_y, scale, hessian_batches)
+    if series.length is None:
+        u, seen = linear_systems.neumann_sum(product, f_y, series.scale, hessian_batches)
     else:
-        u, seen = linear_systems.neumann_product(product, f_y, scale, hessian_batches, length)
+        u, seen = linear_systems.neumann_product(product, f_y, series.scale, hessian_batches, series.length)
     g_xy_u = jacobian(u)
     return Estimate(tree.sub(f_x, g_xy_u), one((f_y, f_x)), seen, one(shared_part(x, g_xy_u)))

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, Draws, Rate, Seen, Streams, at_step, decayed, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, decayed, number, one, static
 from wior.algorithms.parts import estimators
-from wior.algorithms.parts.implicit import Estimate, neumann_hypergradient
+from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, with_rows_of, without_rows
 
@@ -46,8 +46,8 @@ class DoubleMomentum(Algorithm):
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
 
     @property
-    def streams(self) -> Streams:
-        return Streams((1,), (1, self.neumann_terms - 1), self.separate_streams)
+    def batch_kinds(self) -> BatchKinds:
+        return BatchKinds((1,), (1, self.neumann_terms - 1), self.separate_streams)
 
     def length(self, draws: Draws) -> jax.Array | None:
         """The number of factors of a Neumann product; None for the whole Neumann sum."""
@@ -65,11 +65,11 @@ def storm_step(
 ) -> tuple[State, Seen]:
     """One step: both iterates, this one and the one before it, are evaluated on the same batches with one length."""
     (index,), for_u = draws.inner
-    xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(index)
+    xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(index)
 
     def evaluate(x: Tree, y: Tree) -> tuple[Estimate, Tree]:
         curvature = oracle.inner_curvature(problem, x, y, zeta)
-        estimate = neumann_hypergradient(problem, x, y, xi, for_u, curvature.jacobian, scale, length)
+        estimate = neumann_hypergradient(problem, x, y, xi, for_u, curvature.jacobian, Series(scale, length))
         return estimate, curvature.gradient()
 
     rate: Callable[[Any], Any] = lambda value: decayed(value, draws.step, algorithm.decay, algorithm.delay)

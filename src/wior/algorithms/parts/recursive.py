@@ -55,7 +55,7 @@ def recursive_step(
     Where `fresh`, it starts again with the directions on large batch `number`, of `size` examples.
     """
     x, y, u = here = wior_bo.State(state.x, state.y, state.u)
-    xi, zeta = problem.outer_batch(draws.outer[0][0]), problem.inner_batch(draws.inner[0][0])
+    xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
     new = wior_bo.directions(problem, here, xi, zeta)
 
     def old() -> tuple[Tree, Tree, Tree]:
