@@ -1,137 +1,43 @@
-"""`wior clean` and `wior apply` as a user meets them: every file of the folder, what is refused, and that nothing half done is left."""
+"""`wior clean` and `wior apply` as a user meets them: every file of the folder, what goes on after an interruption."""
 
 import contextlib
 import csv
 import io
 import json
-import sys
-import warnings
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib.image
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.datasets import make_blobs
 
 import wior
-from wior import cli
-from wior.cleaning import choosing, command, demo, plots, terminal
-from wior.cleaning.choosing import TEMPERATURES, Trial
+from clean_runs import (
+    DATA,
+    FILES,
+    HEADER,
+    MARKED,
+    NAMES,
+    QUICK,
+    ROWS,
+    SETTINGS,
+    TABLE,
+    VERIFIED,
+    Ran,
+    as_bytes,
+    assert_refused,
+    clean,
+    contents,
+    failing,
+    marked,
+    read_table,
+    run,
+    write_table,
+)
+from wior.cleaning import choosing
 from wior.cleaning.command import COLUMNS
-from wior.cleaning.designs import Setting
 from wior.cleaning.label_cleaner import LabelCleaner
 from wior.cleaning.review.guard import unguard
-from wior.saving.folders import made_by_wior, whole_folder
-
-FILES = {"rows.csv", "cleaned.csv", "summary.json", "config.json", "review.html", "overview.png", "overview.pdf"}
-HEADER = ["key", "a", "b", "color", "remark", "label", "checked"]
-NAMES = np.array(
-    ["=cmd()", "cat", "猫"]
-)  # one that a spreadsheet would run, and one that has no letters in the plots' font
-ROWS, VERIFIED = 150, 20
-QUICK = ("--epochs", "2", "--hidden", "6", "--no-progress")
-TABLE = ("table.csv", "--label", "label", "--id", "key")
-MARKED = (*TABLE, "--verified-column", "checked", *QUICK)
-
-
-class Rows(NamedTuple):
-    lines: list[list[str]]
-    true: np.ndarray  # names
-    given: np.ndarray
-
-
-def rows():
-    """Labels of the next class in 30% of the rows that are not verified, and cells that a careless writer would change."""
-    X, true = make_blobs([70, 50, 30], 3, random_state=3, cluster_std=1.2)
-    rng = np.random.default_rng(0)
-    wrong = (rng.random(ROWS) < 0.3) & (np.arange(ROWS) >= VERIFIED)
-    given = np.where(wrong, (true + 1) % 3, true)
-    lines = [
-        [
-            f"r{at:03d}",
-            f"{X[at, 0]:+.2e}",
-            f"{X[at, 1]:.3f}0",
-            "red" if X[at, 2] > 0 else "",
-            f'said "{at}", or so ',
-            NAMES[given[at]],
-            "yes" if at < VERIFIED else "",
-        ]
-        for at in range(ROWS)
-    ]
-    return Rows(lines, NAMES[true], NAMES[given])
-
-
-DATA = rows()
-
-
-def as_bytes(lines, header=HEADER):
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\r\n").writerows([header, *lines])
-    return file.getvalue().encode()
-
-
-def write_table(path, lines=DATA.lines, header=HEADER):
-    Path(path).write_bytes(as_bytes(lines, header))
-
-
-def read_table(path):
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def run(*arguments):
-    """The command line in this process and this folder."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setattr(sys, "argv", ["wior", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    return Ran(ended.value.code, out.getvalue(), err.getvalue())
-
-
-class Cleaned(NamedTuple):
-    ran: Ran
-    files: dict[str, bytes]
-    beside: dict[str, bytes | None]
-
-    @property
-    def summary(self):
-        return json.loads(self.files["summary.json"])
-
-    @property
-    def config(self):
-        return json.loads(self.files["config.json"])
-
-    @property
-    def rows(self):
-        return list(csv.DictReader(io.StringIO(self.files["rows.csv"].decode(), newline="")))
-
-    @property
-    def flagged(self):
-        return np.array([line["flagged"] == "true" for line in self.rows])
-
-
-SETTINGS = choosing.SETTINGS[1:3]  # two candidates: the tests have no time for all
-
-
-def clean(*arguments, out="wior-clean"):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "SETTINGS", SETTINGS)
-        ran = run("clean", *arguments)
-    files = {path.name: path.read_bytes() for path in Path(out).iterdir()} if ran.code == 0 else {}
-    return Cleaned(ran, files, {name: content for name, content in contents().items() if not name.startswith(out)})
-
-
-def contents():
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(Path().rglob("*"))}
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +66,6 @@ def known(folder, cleaned):
         write_table("verified.csv", [line[:6] for line in DATA.lines[:VERIFIED]][::-1], HEADER[:6])
         options = ("--threshold", "0.4", "--seed", "7", "--relabel", "--json")
         return lines, clean(*TABLE, "--verified", "verified.csv", "--ignore", "checked", *QUICK, *options)
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_table("table.csv")
-    return tmp_path
 
 
 # the folder
@@ -365,115 +264,6 @@ def test_threshold_and_seed_are_used(known, cleaned):
     assert found.config["ignore"] == ["checked"]
 
 
-# what is refused
-
-
-def assert_refused(ran, code, part, before):
-    """One line, and not a trace of it."""
-    assert (ran.code, ran.out) == (code, "")
-    assert ran.err.startswith("wior: ")
-    assert ran.err.count("\n") == 1
-    assert part in ran.err
-    assert contents() == before
-
-
-def marked(*options):
-    return ("clean", *MARKED, *options)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (("clean", "none.csv", "--label", "label", "--verified-column", "checked"), "none.csv is not there"),
-        (marked("--label", "lable"), "has no column 'lable', which --label names; its columns are 'key', 'a'"),
-        (marked("--id", "color"), "color"),
-        (marked("--ignore", "a,c"), "has no column 'c', which --ignore names"),
-        (("clean", *TABLE), "give one of --verified, a file of verified rows, or --verified-column"),
-        (marked("--verified", "table.csv"), "give either --verified"),
-        (("clean", *TABLE, "--verified", "none.csv"), "none.csv is not there"),
-        (("clean", *TABLE, "--verified-column", "color", *QUICK), "'red' must be true, yes, 1 or x"),
-        (("clean", "few.csv", *MARKED[1:]), "X_verified must have at least 4 rows, got 3"),
-        (("clean", "one.csv", *MARKED[1:]), "y_verified must have at least two classes, got one class only: 'cat'"),
-        (marked("--threshold", "1.5"), "threshold must lie between 0 and 1, got 1.5"),
-        (marked("--seed", "-1"), "random_state must lie between 0 and 2**63 - 1, got -1"),
-        (marked("--outer-lr", "-1"), "outer_lr must be a positive finite number, got -1.0"),
-        (marked("--inner-lr", "nan"), "inner_lr must be a positive finite number, got nan"),
-        (marked("--l2", "-1"), "l2 must be a finite number that is not negative, got -1.0"),
-        (marked("--resume"), "--resume needs --checkpoint, the folder in which the interrupted run was saved"),
-        (marked("--checkpoint", "theirs"), "theirs is not empty; go on with the run in it by --resume, or give another folder"),
-        (marked("--checkpoint", "a-file"), "a-file: Not a directory"),
-        (marked("--out", "a-file"), "is a file; give a folder for the output"),
-        (marked("--out", "theirs"), "holds something other than an earlier run and was left as it is"),
-        (marked("--out", "."), "table.csv lies in the output folder ., which is replaced"),
-        (marked("--out", "a-file/below"), "cannot be made"),
-        (marked("--out", "ours", "--checkpoint", "ours/saved"), "ours/saved lies in the output folder ours, which is replaced"),
-        (("clean", "ours/table.csv", *MARKED[1:], "--out", "ours"), "ours/table.csv lies in the output folder ours, which is replaced"),
-        (("clean", *TABLE, "--verified", "ours/table.csv", "--out", "ours"), "ours/table.csv lies in the output folder ours"),
-        (("clean", ".", "--verified", "theirs"), "the output folder wior-clean lies in ."),
-        (("clean", "pictures", "--verified", "theirs", "--out", "pictures/new/out"), "pictures/new/out lies in pictures; give another one by --out"),
-        (("clean", "--out", "theirs"), "holds something other than an earlier run"),
-        (("apply", "none.csv", "table.csv"), "none.csv cannot be read: No such file or directory"),
-        (("apply", "table.csv", "table.csv"), "table.csv must be decisions with the columns id,given,decision,label"),
-    ],
-)  # fmt: skip
-def test_bad_input_is_one_line_and_leaves_nothing(here, arguments, part):
-    (here / "a-file").write_text("mine")
-    (here / "theirs").mkdir()
-    (here / "theirs" / "thesis.tex").write_text("mine")
-    (here / "pictures").mkdir()
-    lines = [[*line[:6], "yes" if at < 3 else ""] for at, line in enumerate(DATA.lines)]
-    write_table("few.csv", lines)
-    write_table("one.csv", [[*line[:6], "yes" if line[5] == "cat" else ""] for line in DATA.lines])
-    (here / "ours").mkdir()
-    (here / "ours" / "config.json").write_text('{"made_by": "wior clean"}')
-    (here / "ours" / "summary.json").write_text('{"files": ["table.csv", "summary.json"]}')
-    write_table(here / "ours" / "table.csv")
-    before = contents()
-    assert_refused(run(*arguments), 1, part, before)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (marked("--epochs", "0"), "--epochs"),
-        (marked("--epochs", "two"), "--epochs"),
-        (marked("--batch-size", "0"), "--batch-size"),
-        (marked("--hidden", "wide"), "--hidden must be positive whole numbers with commas between, got 'wide'"),
-        (marked("--hidden", "-3"), "--hidden must be positive whole numbers with commas between, got '-3'"),
-        (marked("--hidden", "64.5"), "--hidden"),
-        (marked("--order", "backwards"), "--order must be one of independent, incremental,"),
-        (marked("--weighting", "rows"), "'rows' is not one of 'auto', 'noise', 'function', 'row'"),
-        (marked("--model", "tree"), "'tree' is not one of 'auto', 'linear', 'mlp'"),
-        (marked("--labels", "label"), "--labels"),
-        (marked("another.csv"), "another.csv"),
-        (("clean", "--label", "y", "--verified", "v.csv"), "--label, --verified needs a table: wior clean train.csv"),
-        (("clean", "--ignore", "a"), "--ignore needs a table"),
-        (("apply", "decisions.csv"), "Missing argument 'table'"),
-    ],
-)
-def test_bad_usage_is_one_line_and_code_2(here, arguments, part):
-    assert_refused(run(*arguments), 2, part, contents())
-
-
-def test_folders_made_for_the_output_go_with_it(here):
-    before = contents()
-    assert_refused(run(*marked("--out", "new/er/out", "--label", "lable")), 1, "lable", before)
-
-
-@pytest.mark.slow
-def test_where_learning_fails_nothing_is_left(here):
-    before = contents()
-    ran = run(*marked("--inner-lr", "1e30"))
-    assert_refused(ran, 1, "the model diverged on the held-out verified rows under every setting", before)
-
-
-def failing(error):
-    def fit(self, *_):
-        raise error
-
-    return fit
-
-
 def test_what_goes_wrong_in_writing_leaves_the_earlier_folder(here, monkeypatch, cleaned):
     for name, content in cleaned.files.items():
         (here / "wior-clean").mkdir(exist_ok=True)
@@ -481,37 +271,6 @@ def test_what_goes_wrong_in_writing_leaves_the_earlier_folder(here, monkeypatch,
     before = contents()
     monkeypatch.setattr(LabelCleaner, "fit", failing(RuntimeError("first line\nsecond line")))
     assert_refused(run(*marked()), 1, "first line second line", before)
-
-
-def test_a_traceback_is_shown_on_request_only(here, monkeypatch):
-    monkeypatch.setattr(LabelCleaner, "fit", failing(RuntimeError("it")))
-    monkeypatch.setattr(sys, "argv", ["wior", *marked("--debug")])
-    before = contents()
-    with pytest.raises(RuntimeError, match="it"):
-        cli.main()
-    assert contents() == before
-
-
-def test_a_save_that_fails_is_reported(here, monkeypatch):
-    def fit(*arguments, **options):
-        warnings.warn("no verified row of 'c': these labels are taken as they are", stacklevel=2)  # is among the notes
-        warnings.warn("checkpoint folder 'saved' cannot be written at step 5: no space left", stacklevel=2)
-        raise RuntimeError("enough")
-
-    monkeypatch.setattr(LabelCleaner, "fit", fit)
-    with pytest.warns(UserWarning, match="cannot be written at step 5") as warned:
-        assert run(*marked("--checkpoint", "saved")).code == 1
-    assert len(warned) == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [((), "interrupted"), (("--checkpoint", "saved"), "interrupted; the same command with --resume goes on")],
-)
-def test_an_interruption_is_said_and_leaves_no_folder(here, monkeypatch, options, message):
-    monkeypatch.setattr(LabelCleaner, "fit", failing(KeyboardInterrupt()))
-    before = contents()
-    assert_refused(run(*marked(*options)), 130, f"wior: {message}\n", before)
 
 
 @pytest.mark.slow
@@ -570,86 +329,6 @@ def test_decisions_are_applied_to_the_table(here, cleaned):
     assert read_table("new.csv") == [HEADER, *expected]
 
 
-# the pieces
-
-
-class Fitted(NamedTuple):
-    """What the summary asks of a cleaner."""
-
-    trials_: list
-    choice_: dict
-
-
-A, B = Setting("noise", "counted", 1.0, 0.1, 1.0), Setting("noise", "trusting", 2.0, 0.1, 0.0)
-
-
-def trial(setting, fold, *losses, end=10):
-    steps = np.linspace(0, end, len(losses)).astype(int)
-    return Trial(setting, fold, steps, np.outer(losses, np.ones(len(TEMPERATURES))))
-
-
-def diverged(setting, fold, end):
-    return Trial(setting, fold, np.full(1, end), np.full((1, len(TEMPERATURES)), np.inf))
-
-
-def test_candidates_that_diverged_are_listed_without_a_loss():
-    heat = [trial(A, 0, 3, 2, end=4), trial(A, 1, 3, 4, end=4), trial(B, 0, 1, 1, end=4), diverged(B, 1, 4)]
-    last = [trial(A, 0, 3, 2, 1), trial(A, 1, 3, 4, 1)]
-    found = command.trials(Fitted(heat + last, {}))
-    assert [(one["start"], one["steps"], one["best_steps"], one["held_out_loss"]) for one in found] == [
-        ("counted", 4, 0, 3.0),
-        ("trusting", 4, None, None),
-        ("counted", 10, 10, 1.0),
-    ]
-    json.dumps(found, allow_nan=False)
-
-
-def test_learning_curves_are_those_that_ran_to_the_end_on_every_fold():
-    heat = [trial(B, fold, 1, 1, end=4) for fold in (0, 1)]
-    last = [trial(A, 0, 3, 2, 1), trial(A, 1, 3, 4, 1), trial(B, 0, 3, 2, 1), diverged(B, 1, 10)]
-    (found,) = command.learning_curves(Fitted(heat + last, {"steps_at_most": 10}))
-    assert found.name == "loss on held-out verified rows (noise, counted start, η 1, γ 0.1, λ 1)"
-    assert (found.steps, found.values) == ([0, 5, 10], [3.0, 3.0, 1.0])
-
-
-@pytest.mark.parametrize(
-    ("name", "drawn"),
-    [
-        ("cat", "cat"),
-        ("$x_1$ and $", r"\$x_1\$ and \$"),
-        ("Katze: schön, Größe", "Katze: schön,…"),
-        ("猫", "?"),
-        ("a\tb\x1b[31m\n", "a?b?[31m?"),
-        ("", ""),
-    ],
-)
-def test_names_in_plots_are_drawn_as_they_stand(name, drawn):
-    assert plots.plain(name) == drawn
-
-
-def test_plots_of_many_classes_without_anything_flagged(tmp_path):
-    plots.save(tmp_path, np.ones(40), 0.5, [], np.eye(21), [f"class {number}" for number in range(21)])
-    assert {path.name for path in tmp_path.iterdir()} == {"overview.png", "overview.pdf"}
-
-
-@pytest.mark.parametrize(
-    ("label", "shown"),
-    [("cat", "cat"), ("a\n b", "a b"), (" ", "' '"), ("[bold]x", "[bold]x"), ("\x1b[31mred", "?[31mred"), ("x" * 40, "x" * 29 + "…")],
-)  # fmt: skip
-def test_labels_in_the_terminal_are_one_line_and_no_orders_to_it(label, shown):
-    assert terminal.short(label).plain == shown
-
-
-@pytest.mark.parametrize(
-    ("kept", "relabeled", "text"),
-    [(10, 0, "10 rows"), (7, 0, "7 rows, 3 left out"), (10, 3, "10 rows, 3 relabeled"), (9, 2, "9 rows, 2 relabeled, 1 left out")],
-)  # fmt: skip
-def test_the_terminal_says_what_became_of_the_rows(kept, relabeled, text):
-    summary = {"rows": 10, "cleaned": {"file": "cleaned.csv", "rows": kept, "relabeled": relabeled}}
-    table = terminal.files(summary, Path("out"))
-    assert list(table.columns[1].cells)[2] == text
-
-
 # other formats
 
 
@@ -674,52 +353,3 @@ def test_a_folder_of_images(here, relabel):
     if relabel:
         expected |= {f"{line['suggested']}/{line['id'].partition('/')[2]}" for line in lines if line["id"] in wrong}
     assert found == expected
-
-
-# the demonstration
-
-
-def test_an_interrupted_demonstration_leaves_what_was_there(here, monkeypatch):
-    """After the learning, while it is held against the truth."""
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    def without_learning(request, complete):
-        with whole_folder(request.out, made_by_wior) as folder:
-            (folder / "config.json").write_text("{}")
-            complete(folder, {"files": ["config.json", "summary.json"]}, None)
-
-    monkeypatch.setattr(demo, "clean", without_learning)
-    monkeypatch.setattr(demo, "against_the_truth", interrupted)
-    before = contents()
-    assert_refused(run("clean", "--no-progress"), 130, "interrupted", before)
-
-
-@pytest.mark.slow
-def test_the_demonstration(here):
-    first = run("clean", "--no-progress", "--epochs", "20")
-    assert first.code == 0, first.err
-    for text in ("Against the truth", "precision", "AUROC", "What a model gains", "the right labels alone"):
-        assert text in first.out
-    again = run("clean", "--no-progress", "--epochs", "20", "--json")
-    assert again.code == 0, again.err
-    summary = json.loads(again.out)
-    assert {path.name for path in here.iterdir()} == {"table.csv", "wior-clean"}
-    found = {path.name for path in (here / "wior-clean").iterdir()}
-    assert found == FILES - {"cleaned.csv"} | {"cleaned.npz", "train.npz", "verified.npz"}
-    assert set(summary["files"]) == found
-    truth = summary["demo"]
-    assert truth["rows"] == 1297
-    assert truth["wrong"] == round(0.4 * 1297)
-    assert truth["auroc"] > 0.98
-    assert truth["f1"] > 0.95
-    assert truth["right_after_relabeling"] > 0.95
-    accuracy = truth["test_accuracy"]
-    assert accuracy["what is kept"] > accuracy["all rows as they are"] + 0.1
-    config = json.loads((here / "wior-clean" / "config.json").read_text())
-    assert (config["train"], config["verified"]) == ("train.npz", "verified.npz")
-    # its own data can be cleaned again, but not over themselves
-    before = contents()
-    paths = ("wior-clean/train.npz", "--verified", "wior-clean/verified.npz")
-    assert_refused(run("clean", *paths), 1, "lies in the output folder wior-clean, which is replaced", before)

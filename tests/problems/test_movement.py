@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_tasks import SMALL
 
 import problems
 import runs
 import wior
+from small_tasks import SMALL
 from wior.data import digits
 from wior.problems.movement import unmoved
 from wior.tasks import data_cleaning, mlp, mlp_init, quadratic

@@ -15,13 +15,7 @@ from wior.data import ImageClasses, with_rotations
 from wior.orders import Incremental, RandomReshuffling
 from wior.running import blocks, visits
 from wior.tasks import networks
-from wior.tasks.hyper_representation import (
-    Backbone,
-    Shots,
-    classifier_loss,
-    draw_episodes,
-    hyper_representation,
-)
+from wior.tasks.hyper_representation import Backbone, Shots, classifier_loss, draw_episodes, hyper_representation
 
 WAYS, SHOTS, QUERIES, FILTERS, LAYERS = 3, 2, 4, 3, 4
 INNER_LR = 0.4
