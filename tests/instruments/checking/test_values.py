@@ -23,7 +23,7 @@ def test_a_derivative_that_is_not_finite_is_named_with_its_line_and_row():
     assert finding.message.startswith(
         "has a derivative that is not finite at x0, y0 on row 11 of inner_data; it begins with "
     )
-    assert "at test_check.py:" in finding.message
+    assert "at test_values.py:" in finding.message
     assert said(lambda a: jnp.where(a > 0, jnp.sqrt(jnp.where(a > 0, a, 1.0)), 0.0)) == []
     (finding,) = said(jnp.log)
     assert finding.message.startswith("is not finite at x0, y0 on row 11")
