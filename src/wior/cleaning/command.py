@@ -127,10 +127,10 @@ def findings(job: Job, cleaner: LabelCleaner) -> Findings:
 def write(folder: Path, request: Request, job: Job, cleaner: LabelCleaner, found: Findings) -> dict[str, Any]:
     """All files of the output folder."""
     write_rows(folder / ROWS, job, found)
-    fixable = found.flagged & (found.suggested != found.given)
-    labels = np.where(fixable & request.relabel, found.suggested, found.given)
-    keep = ~found.flagged | (fixable & request.relabel)
-    cleaned = job.write(folder, keep, labels)
+    fixable = found.flagged & (found.suggested != found.given) & request.relabel
+    keep = ~found.flagged | fixable
+    changes = {int(place): found.classes[found.suggested[place]] for place in np.flatnonzero(fixable)}
+    cleaned = job.write(folder, keep, changes)
     curves = learning_curves(cleaner)
     plots.save(
         folder, found.scores, cleaner.threshold, curves, cleaner.noise_, [str(name) for name in cleaner.classes_]

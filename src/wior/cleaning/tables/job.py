@@ -89,21 +89,16 @@ class Job:
             return None
         return lambda places: self.features[places].reshape(len(places), *shape)
 
-    def write(self, target: Path, keep: np.ndarray, labels: np.ndarray) -> Path:
-        """A copy of the rows with `keep`, with `labels` (n,), places in classes, in the format of the input.
+    def write(self, target: Path, keep: np.ndarray, changes: Mapping[int, str] | None = None) -> Path:
+        """A copy of the rows with `keep`, in the format of the input; `changes` are new labels by place.
 
         It lies at `target`, or as cleaned.* in that folder.
         """
-        keep, labels = np.asarray(keep, bool), np.asarray(labels)
-        for name, values in (("keep", keep), ("labels", labels)):
-            if values.shape != self.given.shape:
-                raise ValueError(
-                    f"{name} must have shape {self.given.shape}, one value for each row, got {values.shape}"
-                )
+        keep = np.asarray(keep, bool)
+        if keep.shape != self.given.shape:
+            raise ValueError(f"keep must have shape {self.given.shape}, one value for each row, got {keep.shape}")
         path = target / f"cleaned{self.path.suffix}" if target.is_dir() else target
-        changed = np.flatnonzero(keep & (labels != self.given))
-        changes = {int(place): self.classes[labels[place]] for place in changed}
-        write_copy(self.file, path, self.label, keep, changes)
+        write_copy(self.file, path, self.label, keep, {} if changes is None else changes)
         return path
 
 
