@@ -135,7 +135,7 @@ def learned(monkeypatch):
 
     def recorded(material, *arguments):
         result = learn(material, *arguments)
-        calls.append((material, arguments[6] if len(arguments) > 6 else None, result))
+        calls.append((material, arguments[5] if len(arguments) > 5 else None, result))
         return result
 
     monkeypatch.setattr(choosing, "learn", recorded)
@@ -233,11 +233,12 @@ def test_what_diverged_does_not_go_on():
     assert len(finalists([A, B], [diverged(one, fold) for one in (A, B) for fold in (0, 1)])) == 1
 
 
-def test_a_setting_that_diverges_does_not_win(monkeypatch, quick):
+def test_a_setting_that_diverges_does_not_win(monkeypatch):
+    alone = fit()
     good, bad = Setting("noise", "counted", 1.0, 0.1, 1.0), Setting("noise", "counted", 1e30, 1e20, 1.0)
     monkeypatch.setattr(choosing, "SETTINGS", (bad, good))
     found = LabelCleaner(hidden=(6,), epochs=4, folds=2, parts=0).fit(*DATA[:4])
-    assert_same_findings(found, quick)
+    assert_same_findings(found, alone)
     assert {trial.setting: bool(np.isfinite(trial.losses).all()) for trial in found.trials_} == {bad: False, good: True}
 
 
@@ -248,6 +249,6 @@ def test_where_all_diverge_it_is_said():
 
 def test_where_the_last_run_diverges_it_is_said(monkeypatch):
     learn = choosing.learn
-    monkeypatch.setattr(choosing, "learn", lambda *args: learn(*args) if len(args) == 8 else None)
+    monkeypatch.setattr(choosing, "learn", lambda *args: learn(*args) if len(args) == 7 else None)
     with pytest.raises(ValueError, match=r"diverged with all verified rows .*; set a smaller inner_lr or outer_lr"):
         fit()

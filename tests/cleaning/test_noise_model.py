@@ -12,7 +12,7 @@ import wior
 from wior.cleaning import designs, models, noise_model
 from wior.cleaning.designs import DESIGNS, Material, RowWeightedLoss, Setting, counted_table, likeliest_table
 from wior.cleaning.models import Custom, Network, all_log_probabilities, column_statistics
-from wior.cleaning.noise_model import damped, log_posterior, log_table, noise_model_problem
+from wior.cleaning.noise_model import CorrectedLoss, damped, log_posterior, log_table, noise_model_problem
 from wior.cleaning.weight_function import WeightFunction
 from wior.tasks.networks import Layer, mlp, mlp_init
 
@@ -54,9 +54,10 @@ PARTNERS = np.array([4, 0, 1, 3, 2, 4, 0], np.int32)
 
 def posed(model, trusted=NONE, damping=0.0, share=SHARE):
     features, verified = arrays()
-    return noise_model_problem(
-        model, jnp.asarray(features), (PLACES, GIVEN), verified, PARTNERS, trusted, share, L2, damping
-    )
+    numbers = (jnp.asarray(number) for number in (share, L2, damping))
+    known = (jnp.asarray(verified[0]), jnp.asarray(verified[1]))
+    inner = CorrectedLoss(model, jnp.asarray(features), known, jnp.asarray(trusted), *numbers)
+    return noise_model_problem(inner, (PLACES, GIVEN), PARTNERS)
 
 
 def table(seed=1):
@@ -166,10 +167,9 @@ def test_hopeless_rows_leave_finite_derivatives(trusted, dtype):
     x = table().astype(dtype)
     y = jnp.array([[1e5, 0.0, -1e5]], dtype)
     features, given = jnp.ones((3, 1), dtype), jnp.array([2, 1, 0])
-    numbers = (np.asarray(number, dtype) for number in (SHARE, L2, 0.3))
-    problem = noise_model_problem(
-        Matrix(), features, (np.arange(3), given), (features, given), np.arange(3), trusted, *numbers
-    )
+    numbers = (jnp.asarray(number, dtype) for number in (SHARE, L2, 0.3))
+    inner = CorrectedLoss(Matrix(), features, (features, given), jnp.asarray(trusted), *numbers)
+    problem = noise_model_problem(inner, (np.arange(3), given), np.arange(3))
     for leaf in jax.tree.leaves(derivatives(problem, x, y)):
         assert np.isfinite(leaf).all()
         assert leaf.dtype == dtype

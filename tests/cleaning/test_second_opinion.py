@@ -42,15 +42,11 @@ def material(noise="pairs", rate=0.3, trusted=(False,) * CLASSES):
 
 def ask(own, posterior, table, rounds=1, begin=lambda name, steps: lambda step, latest: None):
     labels = np.asarray(own.verified[1])
-    return second_opinion.second_opinion(
-        own,
-        posterior,
-        table,
-        rounds,
+    cuts = second_opinion.Cuts(
         lambda number: choosing.parts_of_rows(ROWS, 3, number),
         lambda number: choosing.fold_places(labels, 3, number),
-        begin,
     )
+    return second_opinion.second_opinion(own, posterior, table, rounds, cuts, begin)
 
 
 def trusting(given, sure=0.8):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wior.cleaning.tables import read
+from wior.cleaning.tables import UNKNOWN, read
 from wior.cleaning.tables.delimited_text import Delimited
 
 ROWS = "age,city,label\n1,Rome,cat\n2,Oslo,dog\n3,Rome,cat\n4,Bonn,dog\n"
@@ -32,8 +32,17 @@ def marked(text="", name="train.csv", **options):
 def column(*cells, **options):
     """The features that a column of a CSV file becomes, beside a column of numbers."""
     lines = [f"{csv_cell(cell)},{i},{'ab'[i % 2]},{int(i == 0)}" for i, cell in enumerate(cells)]
-    task = marked("\n".join(["it,n,label,ok", *lines]) + "\n", **options)
-    return task.train.features[:, :-1].tolist(), task.train.report["it"]
+    job = marked("\n".join(["it,n,label,ok", *lines]) + "\n", **options)
+    return job.features[:, :-1].tolist(), job.fates["it"]
+
+
+def names(job, codes):
+    return [job.classes[code] for code in codes]
+
+
+def known(job):
+    """The right labels of the rows that are verified, by place."""
+    return {place: job.classes[code] for place, code in enumerate(job.right) if code != UNKNOWN}
 
 
 def csv_cell(text):

@@ -233,14 +233,14 @@ class Algorithm:
     ...     step_sizes = {"x": "outer_lr"}
     ...
     ...     @property
-    ...     def streams(self):
+    ...     def batch_kinds(self):
     ...         return BatchKinds(outer=(1,), inner=())
     ...
     ...     def init(self, problem, x, y):
     ...         return State(x, y)
     ...
     ...     def step(self, problem, state, draws):
-    ...         batch = problem.outer_batch(draws.outer[0][0])
+    ...         batch = problem.outer_batch(draws.outer_index)
     ...         f_x = jax.grad(problem.outer)(state.x, state.y, batch.data)
     ...         x = state.x - at_step(self.outer_lr, draws.step) * f_x
     ...         return State(x, state.y), Seen(outer=(one(f_x),), inner=())

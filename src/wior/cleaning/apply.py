@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from wior.cleaning.review.guard import unguard
 from wior.cleaning.tables.errors import InputError, at, listed, shown
+from wior.cleaning.tables.job import write_copy
 from wior.cleaning.tables.opening import open_rows
-from wior.cleaning.tables.roles import Ids, gather
+from wior.cleaning.tables.roles import IdColumn, gather
 from wior.cleaning.tables.row_file import RowFile, require_column
-from wior.cleaning.tables.source import write_copy
 from wior.cleaning.tables.staging import refuse_existing
 
 HEADER = ["id", "given", "decision", "label"]
@@ -44,7 +44,7 @@ class Decision(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A way to understand the decisions: ids as row numbers or as a column, and the columns that hold the given labels."""
+    """A way to read the decisions: ids as row numbers or as a column, and the columns that hold the given labels."""
 
     id_column: str | None
     places: np.ndarray
@@ -56,8 +56,8 @@ def apply_decisions(
 ) -> Applied:
     """Writes `out`, a copy of `table` with the labels that were decided on.
 
-    Without `label` and `id_column` they are the columns that hold what the decisions say; ids may be row numbers, which is
-    what `id_column=""` says.
+    Without `label` and `id_column` they are the columns that hold what the decisions say; ids may be row numbers, which
+    is what `id_column=""` says.
     """
     made = read_decisions(decisions)
     refuse_existing(out)
@@ -194,7 +194,7 @@ def _row_number(text: str, rows: int) -> int:
 
 
 def _require_different(file: RowFile, column: str) -> None:
-    ids = Ids()
+    ids = IdColumn()
     gather(file, {column: ids})
     ids.require_different()
 
@@ -226,11 +226,13 @@ def _agreeing(file: RowFile, made: Sequence[Decision], places: np.ndarray, names
 def _disagreement(file: RowFile, decisions: Path, made: Sequence[Decision], fit: Fit, label: str | None) -> InputError:
     if label is None:
         return InputError(
-            f"no column of {file.path} holds the given labels of {decisions}: the table has changed, or name the column by --label"
+            f"no column of {file.path} holds the given labels of {decisions}: the table has changed, or name the "
+            "column by --label"
         )
     present = [record[0] for record in file.records(fit.places, [label])]
     row = next(row for row, (one, text) in enumerate(zip(made, present, strict=True)) if one.given != text)
     return InputError(
-        f"{at(decisions, row + 1, 'given')}: {shown(made[row].given)} was given, but {at(file.path, int(fit.places[row]) + 1, label)} "
+        f"{at(decisions, row + 1, 'given')}: {shown(made[row].given)} was given, but "
+        f"{at(file.path, int(fit.places[row]) + 1, label)} "
         f"has {shown(present[row])}; the table has changed since the review"
     )

@@ -1,7 +1,8 @@
 """How to learn is chosen by verified rows that were held out.
 
-Every candidate learns from the training rows and all but a fold of the verified rows, for a quarter of the steps; the best go on to the end. The
-candidate and the number of steps with the smallest loss on the rows held out, over all folds, learn again from all verified rows.
+Every candidate learns from the training rows and all but a fold of the verified rows, for a quarter of the steps; the
+best go on to the end. The candidate and the number of steps with the smallest loss on the rows held out, over all
+folds, learn again from all verified rows.
 """
 
 from __future__ import annotations
@@ -73,7 +74,14 @@ class Choice(NamedTuple):
     trials: list[Trial]
 
 
-Run = Callable[[str, int], tuple[Progress, Checkpoint | None]]  # told the name and the steps of a run before it begins
+class Watch(NamedTuple):
+    """What a run tells and where it saves itself."""
+
+    report: Progress
+    checkpoint: Checkpoint | None
+
+
+Run = Callable[[str, int], Watch]  # told the name and the steps of a run before it begins
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["model", "rows"], meta_fields=[])
@@ -81,7 +89,8 @@ Run = Callable[[str, int], tuple[Progress, Checkpoint | None]]  # told the name 
 class HeldOutLoss:
     """The loss on rows held out, for the logits divided by each of some temperatures.
 
-    A network grows too sure of itself before it is as good as it will be: what it knows is told by its loss at the best temperature.
+    A network grows too sure of itself before it is as good as it will be: what it knows is told by its loss at the best
+    temperature.
     """
 
     model: Any
@@ -112,7 +121,7 @@ def choose(
             taught[fold] = teach(own)
         metrics = HeldOutLoss(material.model, (features[held], labels[held]))
         name = f"{setting.describe()}, fold {fold + 1} of {folds}"
-        result = learn(own, setting, length._replace(steps=steps), taught[fold], order, *run(name, steps), metrics)
+        result = learn(own, setting, length._replace(steps=steps), taught[fold], order, run(name, steps), metrics)
         if result is None:
             return Trial(setting, fold, np.full(1, steps), np.full((1, len(TEMPERATURES)), np.inf))
         losses = np.stack([result.history[_name(place)] for place in range(len(TEMPERATURES))], -1)
@@ -131,7 +140,8 @@ def choose(
     (loss, steps, temperature), place = ranked[0]
     if not np.isfinite(loss):
         raise ValueError(
-            "the model diverged on the held-out verified rows under every setting; are there infinite or huge values among the features?"
+            "the model diverged on the held-out verified rows under every setting; are there infinite or huge values "
+            "among the features?"
         )
     return Choice(settings[place], steps, loss, temperature, [*trials, *last])
 
@@ -160,7 +170,7 @@ def best_record(setting: Setting, trials: Sequence[Trial]) -> Record:
 
 
 def curve(setting: Setting, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
-    """The steps of the records, and the mean over folds of the loss on the rows held out, each at its best temperature."""
+    """The steps of the records, and the mean over folds of the held-out loss, each at its best temperature."""
     steps, losses = surface(setting, trials)
     return steps, losses.min(-1)
 
@@ -180,8 +190,7 @@ def learn(
     length: Length,
     taught: Tree,
     order: Order,
-    report: Progress,
-    checkpoint: Checkpoint | None,
+    watch: Watch,
     metrics: Any = None,
 ) -> Result | None:
     """WiOR-BO with one setting; `None` where it diverges."""
@@ -199,8 +208,8 @@ def learn(
             seed=material.seed,
             metrics=metrics,
             record_every=length.record_every,
-            progress=report,
-            checkpoint=checkpoint,
+            progress=watch.report,
+            checkpoint=watch.checkpoint,
         )
     except NonFiniteError:
         return None
@@ -216,9 +225,11 @@ def teach(material: Material) -> Tree:
 
 
 def fold_places(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(kept, held out) for every fold, all of one size and with every class spread over them; what is left over is always kept.
+    """(kept, held out) for every fold, all of one size and with every class spread over them; what is left over is
+    always kept.
 
-    Some of those kept are there twice, so that they are as many as there are rows: runs with and without a fold are one program.
+    Some of those kept are there twice, so that they are as many as there are rows: runs with and without a fold are one
+    program.
     """
     shuffled = np.random.default_rng(seed).permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -232,7 +243,9 @@ def fold_places(labels: np.ndarray, folds: int, seed: int) -> list[tuple[np.ndar
 
 
 def parts_of_rows(rows: int, parts: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(learned from, judged) for every part, all of one size; every row is judged, and some are learned from twice, as in `fold_places`."""
+    """(learned from, judged) for every part, all of one size; every row is judged, and some are learned from twice, as
+    in `fold_places`.
+    """
     shuffled = np.random.default_rng(seed).permutation(rows)
     size = -(-rows // parts)
     judged = [np.take(shuffled, np.arange(part * size, (part + 1) * size), mode="wrap") for part in range(parts)]
@@ -243,9 +256,9 @@ def checkpoints(folder: Path | None, run: Callable[[str, int], Progress]) -> Run
     """Runs that save themselves in folders of their own."""
     count = iter(range(10**6))
 
-    def begin(name: str, steps: int) -> tuple[Progress, Checkpoint | None]:
+    def begin(name: str, steps: int) -> Watch:
         number = next(count)
-        return run(name, steps), None if folder is None else Checkpoint(folder / f"run-{number:03d}", keep=1)
+        return Watch(run(name, steps), None if folder is None else Checkpoint(folder / f"run-{number:03d}", keep=1))
 
     return begin
 

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from wior.cleaning import choosing, plots
 from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, LabelCleaner
 from wior.cleaning.review.guard import guard
 from wior.cleaning.review.review import Curve, Review, write_review
-from wior.cleaning.tables import InputError, Task, read
+from wior.cleaning.tables import UNKNOWN, InputError, Job, read
 from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder
 from wior.saving.whole import write_json
 from wior.version import __version__
@@ -56,15 +56,17 @@ class Findings(NamedTuple):
     confidence: np.ndarray
     weights: np.ndarray
     flagged: np.ndarray
-    classes: list[str]
+    classes: Sequence[str]
 
 
 def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings], None] | None = None) -> dict[str, Any]:
-    """Finds the wrong labels, writes the folder and returns its summary; `complete` adds to both before the folder appears."""
+    """Finds the wrong labels, writes the folder and returns its summary; `complete` adds to both before the folder
+    appears.
+    """
     check_paths(request)
     check_checkpoint(request)
     with whole_folder(request.out, made_by_wior) as folder:
-        task = read(
+        job = read(
             request.train,
             label=request.label,
             verified=request.verified,
@@ -76,15 +78,9 @@ def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings],
         with warnings.catch_warnings():
             # that no verified row has a class is among the notes; all else, such as a save that fails, is for the user
             warnings.filterwarnings("ignore", f"{NO_VERIFIED_ROW} ", UserWarning)
-            everything = not task.known  # then no copy is made of what may be large
-            cleaner.fit(
-                task.train.features if everything else task.train.features[task.rows],
-                task.train.labels[task.rows],
-                task.verified_features,
-                task.verified_labels,
-            )
-        found = findings(task, cleaner)
-        summary = write(folder, request, task, cleaner, found)
+            cleaner.fit_job(job)
+        found = findings(job, cleaner)
+        summary = write(folder, request, job, cleaner, found)
         if complete is not None:
             complete(folder, summary, found)
         return summary
@@ -106,7 +102,7 @@ def check_paths(request: Request) -> None:
 
 
 def check_checkpoint(request: Request) -> None:
-    """An interrupted run is gone on with on request only."""
+    """An interrupted run resumes only with `--resume`."""
     folder = request.checkpoint
     if folder is None:
         if request.resume:
@@ -116,36 +112,30 @@ def check_checkpoint(request: Request) -> None:
         raise InputError(f"{folder} is not empty; go on with the run in it by --resume, or give another folder")
 
 
-def findings(task: Task, cleaner: LabelCleaner) -> Findings:
+def findings(job: Job, cleaner: LabelCleaner) -> Findings:
     """The judged rows as the cleaner sees them; of verified rows the label is known."""
-    classes = [str(name) for name in cleaner.classes_]
-    classes += sorted(set(task.train.labels.tolist()) - set(classes))  # of rows that are all verified
-    place = {name: at for at, name in enumerate(classes)}
-    given = np.array([place[label] for label in task.train.labels.tolist()], np.int64)
-    suggested, rows = given.copy(), len(given)
-    scores, confidence, weights = np.ones(rows), np.ones(rows), np.ones(rows)
-    judged = task.rows
-    suggested[judged] = np.searchsorted(cleaner.classes_, cleaner.suggested_labels_)
+    given, known = job.given, job.right != UNKNOWN
+    suggested = np.where(known, job.right, given)
+    scores = np.where(known, (job.right == given).astype(float), 1.0)
+    confidence, weights = np.ones(len(given)), scores.copy()
+    judged = job.judged
+    suggested[judged] = cleaner.suggested_codes_
     scores[judged], confidence[judged], weights[judged] = cleaner.scores_, cleaner.confidence_, cleaner.weights_
-    for at, label in task.known.items():
-        suggested[at] = place[label]
-        scores[at] = weights[at] = float(label == classes[given[at]])
-    return Findings(given, suggested, scores, confidence, weights, scores < cleaner.threshold, classes)
+    return Findings(given, suggested, scores, confidence, weights, scores < cleaner.threshold, job.classes)
 
 
-def write(folder: Path, request: Request, task: Task, cleaner: LabelCleaner, found: Findings) -> dict[str, Any]:
+def write(folder: Path, request: Request, job: Job, cleaner: LabelCleaner, found: Findings) -> dict[str, Any]:
     """All files of the output folder."""
-    write_rows(folder / ROWS, task, found)
-    names = np.array(found.classes)
-    fixable = found.flagged & (found.suggested != found.given)
-    labels = np.where(fixable, names[found.suggested], names[found.given]) if request.relabel else names[found.given]
-    keep = ~found.flagged | fixable if request.relabel else ~found.flagged
-    cleaned = task.train.write(folder, keep, labels)
+    write_rows(folder / ROWS, job, found)
+    fixable = found.flagged & (found.suggested != found.given) & request.relabel
+    keep = ~found.flagged | fixable
+    changes = {int(place): found.classes[found.suggested[place]] for place in np.flatnonzero(fixable)}
+    cleaned = job.write(folder, keep, changes)
     curves = learning_curves(cleaner)
     plots.save(
         folder, found.scores, cleaner.threshold, curves, cleaner.noise_, [str(name) for name in cleaner.classes_]
     )
-    write_review(folder / REVIEW, review(request, task, cleaner, found, curves))
+    write_review(folder / REVIEW, review(request, job, cleaner, found, curves))
     config = {
         "made_by": "wior clean",
         "version": __version__,
@@ -165,20 +155,22 @@ def write(folder: Path, request: Request, task: Task, cleaner: LabelCleaner, fou
         },
     }
     write_json(folder / CONFIG, config)
-    summary = summarize(request, task, cleaner, found, keep, cleaned.name)
+    summary = summarize(request, job, cleaner, found, keep, cleaned.name)
     entries = sorted(entry.name for entry in folder.iterdir() if entry.name not in (CONFIG, SUMMARY))
     summary["files"] = [*entries, CONFIG, SUMMARY]
     write_json(folder / SUMMARY, summary)
     return summary
 
 
-def write_rows(path: Path, task: Task, found: Findings) -> None:
-    """One line for each row of the table, in its order; verified rows have a score of 1, or of 0 where the label was wrong."""
+def write_rows(path: Path, job: Job, found: Findings) -> None:
+    """One line for each row of the table, in its order; verified rows have a score of 1, or of 0 where the label was
+    wrong.
+    """
     names = found.classes
     with path.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file, lineterminator="\n")
         lines.writerow(COLUMNS)
-        for at, name in enumerate(task.train.ids):
+        for at, name in enumerate(job.ids):
             lines.writerow(
                 (
                     guard(str(name)),
@@ -205,34 +197,33 @@ def learning_curves(cleaner: LabelCleaner) -> list[Curve]:
     return made
 
 
-def review(request: Request, task: Task, cleaner: LabelCleaner, found: Findings, curves: list[Curve]) -> Review:
-    source = task.train
+def review(request: Request, job: Job, cleaner: LabelCleaner, found: Findings, curves: list[Curve]) -> Review:
     facts = {
         "rows": f"{len(found.given):,}",
-        "verified rows": f"{len(task.verified_labels):,}",
+        "verified rows": f"{len(job.verified):,}",
         "classes": f"{len(found.classes):,}",
-        **({"label": source.label} if source.kind == "table" else {}),
-        **{f"note {number}" if len(task.notes) > 1 else "note": text for number, text in enumerate(task.notes, 1)},
+        **({"label": job.label} if job.kind == "table" else {}),
+        **{f"note {number}" if len(job.notes) > 1 else "note": text for number, text in enumerate(job.notes, 1)},
     }
     return Review(
         title=request.train.name,
         facts=facts,
         classes=found.classes,
-        ids=[str(name) for name in source.ids],
+        ids=[str(name) for name in job.ids],
         given=found.given,
         suggested=found.suggested,
         scores=np.clip(found.scores, 0, 1),
         confidence=np.clip(found.confidence, 0, 1),
         threshold=float(cleaner.threshold),
-        columns=[str(name) for name in source.columns],
-        records=source.records if source.columns else None,
-        images=source.images,
+        columns=[str(name) for name in job.fields],
+        records=job.records if job.fields else None,
+        images=job.images,
         curves=curves,
     )
 
 
 def summarize(
-    request: Request, task: Task, cleaner: LabelCleaner, found: Findings, keep: np.ndarray, cleaned: str
+    request: Request, job: Job, cleaner: LabelCleaner, found: Findings, keep: np.ndarray, cleaned: str
 ) -> dict[str, Any]:
     """What was found, for people and for scripts."""
     names, classes = found.classes, len(found.classes)
@@ -246,8 +237,8 @@ def summarize(
         "made_by": "wior clean",
         "version": __version__,
         "rows": len(found.given),
-        "verified_rows": len(task.verified_labels),
-        "known_rows": len(task.known),
+        "verified_rows": len(job.verified),
+        "known_rows": int((job.right != UNKNOWN).sum()),
         "classes": names,
         "flagged": int(flagged.sum()),
         "flagged_share": float(flagged.mean()),
@@ -268,8 +259,8 @@ def summarize(
             "table": np.round(cleaner.noise_, 6).tolist(),
         },
         "trusted_classes": [str(name) for name in cleaner.trusted_classes_],
-        "columns": dict(task.train.report),
-        "notes": list(task.notes),
+        "columns": dict(job.fates),
+        "notes": list(job.notes),
     }
 
 

@@ -1,6 +1,7 @@
 """`wior clean` without an argument: the embedded digits, with labels made wrong on purpose and a hundred verified rows.
 
-Every class is confused with the next one, the systematic kind of error that is hard to see; what was found is held against the truth.
+Every class is confused with the next one, the systematic kind of error that is hard to see; what was found is held
+against the truth.
 """
 
 from __future__ import annotations

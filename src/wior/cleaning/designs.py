@@ -1,7 +1,7 @@
 """Three things the outer variable may be: a noise model, a weight function, or a weight for each row.
 
-A design poses the bilevel problem, says where it starts, and reads its solution: the probability of every class for a row whose given label is
-known, and the weight that the row had in training.
+A design poses the bilevel problem, says where it starts, and reads its solution: the probability of every class for a
+row whose given label is known, and the weight that the row had in training.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 from wior.cleaning import noise_model
 from wior.cleaning.models import Model, all_log_probabilities, tempered
-from wior.cleaning.noise_model import VerifiedLoss, noise_model_problem
+from wior.cleaning.noise_model import CorrectedLoss, VerifiedLoss, noise_model_problem
 from wior.cleaning.weight_function import WeightFunction, weight_function_problem
 from wior.problems import Bilevel
 from wior.problems.per_example import PerExample
-from wior.tasks.networks import label_losses, squares
+from wior.tasks.networks import squares, weighted_loss
 
 Tree = Any
 LIKELY = 0.9  # of a label to be right, before anything is known
@@ -82,17 +82,11 @@ class NoiseModel:
     def problem(self, material: Material, setting: Setting) -> Bilevel:
         rng = np.random.default_rng(material.seed)
         partners = np.resize(rng.permutation(len(material.verified[1])), len(material.rows)).astype(np.int32)
-        return noise_model_problem(
-            material.model,
-            material.features,
-            (material.rows, material.given[material.rows]),
-            material.verified,
-            partners,
-            material.trusted,
-            setting.share,
-            material.l2,
-            DAMPING,
-        )
+        verified = (jnp.asarray(material.verified[0]), jnp.asarray(material.verified[1]))
+        numbers = (jnp.asarray(number) for number in (setting.share, material.l2, DAMPING))
+        trusted = jnp.asarray(material.trusted)
+        inner = CorrectedLoss(material.model, jnp.asarray(material.features), verified, trusted, *numbers)
+        return noise_model_problem(inner, (material.rows, material.given[material.rows]), partners)
 
     def start(self, material: Material, setting: Setting, taught: Tree) -> jax.Array:
         table = trusting_table(material.classes)
@@ -133,8 +127,8 @@ class RowWeightedLoss:
 
     def __call__(self, x: jax.Array, y: Tree, batch: Any) -> jax.Array:
         features, given = batch
-        losses = label_losses(self.model.logits(y, features), given)
-        return jnp.mean(jax.nn.sigmoid(x) * losses) + self.l2 / 2 * squares(y)
+        loss = weighted_loss(jax.nn.sigmoid(x), self.model.logits(y, features), given)
+        return loss + self.l2 / 2 * squares(y)
 
 
 class Row:
@@ -161,7 +155,9 @@ def trusting_table(classes: int) -> np.ndarray:
 
 
 def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-    """How the rows that a model takes for a class are labeled, (classes, classes); all of them, or those at `rows`, which may repeat."""
+    """How the rows that a model takes for a class are labeled, (classes, classes); all of them, or those at `rows`,
+    which may repeat.
+    """
     classes = probabilities.shape[1]
     counts = np.full((classes, classes), 1.0 / classes)
     times = None if rows is None else np.bincount(rows, minlength=len(given))
@@ -174,7 +170,9 @@ def counted_table(probabilities: np.ndarray, given: np.ndarray, rows: np.ndarray
 def likeliest_table(
     logs: np.ndarray, given: jax.Array, trusted: np.ndarray, log_t: jax.Array | None = None, passes: int = PASSES
 ) -> jax.Array:
-    """log T under which the given labels are likeliest for a model's log p, by expectation maximization from log T, or from a trusting start."""
+    """log T under which the given labels are likeliest for a model's log p, by expectation maximization from log T, or
+    from a trusting start.
+    """
     log_t = log_table_of(trusting_table(len(trusted)), trusted) if log_t is None else log_t
     for _ in range(passes):
         posterior = posterior_of(logs, log_t, given)

@@ -21,7 +21,8 @@ from wior.cleaning import choosing
 from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
-from wior.cleaning.second_opinion import ROUNDS, members_of, second_opinion
+from wior.cleaning.second_opinion import ROUNDS, Cuts, members_of, second_opinion
+from wior.cleaning.tables import Job
 from wior.orders import Order
 from wior.running.progress import pieces
 
@@ -34,35 +35,42 @@ NO_VERIFIED_ROW = "no verified row of"
 class LabelCleaner(ClassifierMixin, BaseEstimator):
     """Finds wrong labels with a small set of rows whose labels are verified.
 
-    A model is learned from all rows together with what is wrong with their labels, so that it is right on the verified rows: a bilevel problem, solved by
-    WiOR-BO. Systematic errors are found too, since the verified rows, and not the majority, say what is right.
+    A model is learned from all rows together with what is wrong with their labels, so that it is right on the verified
+    rows: a bilevel problem, solved by WiOR-BO. Systematic errors are found too, since the verified rows, and not the
+    majority, say what is right.
 
     How to learn is chosen by verified rows that are held out; what is not `None` or "auto" is taken as it is given.
 
     Parameters
     ----------
-    weighting : "auto", "noise", "function" or "row". What is learned of the labels: a table of which class is labeled how, a weight as a function of the
+    weighting : "auto", "noise", "function" or "row". What is learned of the labels: a table of which class is labeled
+        how, a weight as a function of the
         model's output and the given label, or a weight for each row (for many verified rows).
-    model : "auto", "linear", "mlp", or a `Custom(function, params)` of logits as one's own function of parameters and features.
+    model : "auto", "linear", "mlp", or a `Custom(function, params)` of logits as one's own function of parameters and
+        features.
     hidden : widths of the hidden layers of "mlp".
-    start : "trusting" or "counted", where a noise model begins: most labels are right, or as a model of the verified rows alone sees them.
-    outer_lr, inner_lr : the step sizes η and γ. `verified_share`: λ, the weight of verified rows in a noise model's inner loss.
+    start : "trusting" or "counted", where a noise model begins: most labels are right, or as a model of the verified
+        rows alone sees them. outer_lr, inner_lr : the step sizes η and γ. `verified_share`: λ, the weight of verified
+        rows in a noise model's inner loss.
     l2 : the penalty of the model's weights.
     epochs : passes over the training rows. `batch_size`: rows in a step.
-    folds : of the verified rows, for choosing. `parts`: of the training rows, each judged also by a model that learned from the others; 0: one model judges all.
+    folds : of the verified rows, for choosing. `parts`: of the training rows, each judged also by a model that learned
+        from the others; 0: one model judges all.
     rounds : how often models trained plainly on the rows that are kept judge the labels again; 0: never.
     threshold : labels that are right with a smaller probability are flagged.
     order : in which the rows are visited, one of `wior.orders`.
     random_state : an integer; the same one gives the same numbers.
-    progress : True for a bar. `checkpoint`: a folder in which an interrupted `fit` is gone on with.
+    progress : True for a bar. `checkpoint`: a folder from which an interrupted `fit` resumes.
 
     Attributes
     ----------
     scores_ : (rows,) the probability that the given label is right; low means probably wrong.
-    flagged_ : (rows,) of bool, scores below `threshold`. `suggested_labels_`: the likeliest label of every row. `confidence_`: its probability.
+    flagged_ : (rows,) of bool, scores below `threshold`. `suggested_labels_`: the likeliest label of every row, and
+        `suggested_codes_` its place in `classes_`. `confidence_`: its probability.
     weights_ : (rows,) the weight of every row in training.
     noise_ : (classes, classes) the share of the rows of a class (row) that were given a label (column).
-    trusted_classes_ : classes without a verified row; their labels are taken as they are, and never flagged or suggested for others.
+    trusted_classes_ : classes without a verified row; their labels are taken as they are, and never flagged or
+        suggested for others.
     choice_ : what was chosen. `trials_`: what it was chosen from.
     """
 
@@ -117,10 +125,25 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         X_verified, verified = self._rows(X_verified, y_verified, "X_verified", "y_verified")
         if (given.dtype.kind in "OUT") != (verified.dtype.kind in "OUT"):
             raise ValueError(
-                f"y and y_verified must both be texts or both be numbers, got the dtypes {given.dtype} and {verified.dtype}"
+                f"y and y_verified must both be texts or both be numbers, got the dtypes {given.dtype} and "
+                f"{verified.dtype}"
             )
         self.classes_, codes = np.unique(np.concatenate([given, verified]), return_inverse=True)
-        given, verified = np.split(codes.astype(np.int32), [len(given)])
+        return self._learn(X, codes[: len(given)], X_verified, codes[len(given) :])
+
+    def fit_job(self, job: Job) -> LabelCleaner:
+        """As `fit`, on the rows of a job that are to be judged, whose labels are encoded already."""
+        self._check_parameters()
+        judged = job.judged
+        everything = len(judged) == len(job.given)  # then no copy is made of what may be large
+        features = self._features(job.features if everything else job.features[judged], reset=True)
+        self.classes_ = np.array(job.classes)
+        verified = self._features(job.verified_features, reset=False)
+        return self._learn(features, job.given[judged], verified, job.verified)
+
+    def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
+        """Learns from labels that are places in `classes_`."""
+        given, verified = given.astype(np.int32), verified.astype(np.int32)
         trusted = self._check_classes(given, verified)
         model = self._model(X, len(self.classes_))
         self._check_model(model, X, len(self.classes_))
@@ -149,7 +172,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
                 posterior = self._judge_again(material, posterior, rounds, parts, folds, begin)
         self.scores_ = posterior[np.arange(len(given)), given]
         self.flagged_ = self.scores_ < self.threshold
-        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+        self.suggested_codes_ = posterior.argmax(1)
+        self.suggested_labels_ = self.classes_[self.suggested_codes_]
         self.confidence_ = posterior.max(1)
         self.trusted_classes_ = self.classes_[material.trusted]
         self.choice_ = {
@@ -172,18 +196,21 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _finish(
         self, material: Material, choice: Choice, length: Length, order: Order, run: choosing.Run
     ) -> np.ndarray:
-        """Learns from all verified rows; every label is judged by that model and by one that did not learn from it: (rows, classes)."""
+        """Learns from all verified rows; every label is judged by that model and by one that did not learn from it:
+        (rows, classes).
+        """
         exactly = length._replace(steps=choice.steps)
         taught = choosing.teach(material)
 
         def learned(own: Material, name: str) -> tuple[Any, Any]:
-            report, checkpoint = run(name, choice.steps)
+            watch = run(name, choice.steps)
             if not choice.steps:
                 return DESIGNS[choice.setting.weighting].start(own, choice.setting, taught), taught
-            result = choosing.learn(own, choice.setting, exactly, taught, order, report, checkpoint)
+            result = choosing.learn(own, choice.setting, exactly, taught, order, watch)
             if result is None:
                 raise ValueError(
-                    f"the model diverged with all verified rows ({choice.setting.describe()}); set a smaller inner_lr or outer_lr"
+                    f"the model diverged with all verified rows ({choice.setting.describe()}); set a smaller inner_lr "
+                    "or outer_lr"
                 )
             return result.x, result.y
 
@@ -210,15 +237,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self, material: Material, posterior: np.ndarray, rounds: int, parts: int, folds: int, begin: Any
     ) -> np.ndarray:
         labels = np.asarray(material.verified[1])
-        opinion = second_opinion(
-            material,
-            posterior,
-            self.noise_,
-            rounds,
+        cuts = Cuts(
             lambda number: choosing.parts_of_rows(len(posterior), parts, material.seed + number),
             lambda number: choosing.fold_places(labels, folds, material.seed + number),
-            begin,
         )
+        opinion = second_opinion(material, posterior, self.noise_, rounds, cuts, begin)
         self.noise_, self.params_, self.temperature_ = opinion.table, opinion.params, opinion.temperature
         return opinion.posterior
 
@@ -258,7 +281,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         known = np.bincount(verified, minlength=len(names)) > 0
         if known.sum() < 2:
             raise ValueError(
-                f"y_verified must have at least two classes, got one class only: {str(names[known][0])!r}; verify some rows of the others"
+                f"y_verified must have at least two classes, got one class only: {str(names[known][0])!r}; verify some "
+                "rows of the others"
             )
         if not known.all():
             warnings.warn(

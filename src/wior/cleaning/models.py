@@ -1,4 +1,5 @@
-"""What the labels are learned by: a linear model or a network on standardized features, or a function of the user's own.
+"""What the labels are learned by: a linear model or a network on standardized features, or a function of the user's
+own.
 
 A model is a tree with `init(seed)`, which makes its parameters, and `logits(parameters, features)`.
 """
@@ -38,7 +39,9 @@ class Model(Protocol):
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
-    """Layers with rectifiers between them, on columns that are standardized in the batch: no second copy of the data is made."""
+    """Layers with rectifiers between them, on columns that are standardized in the batch: no second copy of the data is
+    made.
+    """
 
     center: jax.Array
     scale: jax.Array
@@ -72,7 +75,9 @@ class Network:
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["params"], meta_fields=["function"])
 @dataclasses.dataclass(frozen=True, eq=False)
 class Custom:
-    """A model of one's own: `function(params, features)` returns logits (rows, classes), from `params`, a tree of arrays."""
+    """A model of one's own: `function(params, features)` returns logits (rows, classes), from `params`, a tree of
+    arrays.
+    """
 
     function: Callable[[Tree, jax.Array], jax.Array]
     params: Tree

@@ -1,14 +1,17 @@
-"""Hyper-data cleaning with a noise model: which labels come out of which is learned, and every row, right or wrong, teaches.
+"""Hyper-data cleaning with a noise model: which labels come out of which is learned, and every row, right or wrong,
+teaches.
 
     min over x of  mean over verified rows of −log p(true label; row)
-    where y_x minimizes  mean over training rows of −log Σ_c p(c; row) T[c, given] + λ · mean over verified rows of −log p(true label; row)
+    where y_x minimizes  mean over training rows of −log Σ_c p(c; row) T[c, given] + λ · mean over verified rows of −log
+    p(true label; row)
                          + (L2 / 2) ‖weights of y‖²
 
-p = softmax of the model y; T = softmax of the rows of x: T[c, given] is the probability that a row of class c was labeled `given`. By Bayes'
-rule a label is right with probability p(given) T[given, given] / Σ_c p(c) T[c, given].
+p = softmax of the model y; T = softmax of the rows of x: T[c, given] is the probability that a row of class c was
+labeled `given`. By Bayes' rule a label is right with probability p(given) T[given, given] / Σ_c p(c) T[c, given].
 
-The corrected loss with a known T is Patrini et al., CVPR 2017; T from rows that are verified, estimated once, is Hendrycks et al., NeurIPS 2018. Here T is the
-outer variable of a bilevel problem: it is whatever makes the model that follows from it right on verified rows.
+The corrected loss with a known T is Patrini et al., CVPR 2017; T from rows that are verified, estimated once, is
+Hendrycks et al., NeurIPS 2018. Here T is the outer variable of a bilevel problem: it is whatever makes the model that
+follows from it right on verified rows.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ class VerifiedLoss:
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class CorrectedLoss:
-    """g, for batches of places of training rows, their given labels, and places of verified rows, as many of these as of those."""
+    """g, for batches of places of training rows, their given labels, and places of verified rows, as many of these as
+    of those.
+    """
 
     model: Any
     features: jax.Array  # of all training rows: the batch points to some
@@ -86,29 +91,16 @@ class CorrectedLoss:
 def damped(y: Tree, damping: Any) -> jax.Array:
     """(μ / 2) ‖y − y‖²: nothing in value and gradient, and μ I in the Hessian.
 
-    The Hessian of a network is not positive definite. Where it is not, u grows without bound and takes x with it; with μ above its most negative
-    eigenvalue u is that of a proximal step.
+    The Hessian of a network is not positive definite. Where it is not, u grows without bound and takes x with it; with
+    μ above its most negative eigenvalue u is that of a proximal step.
     """
     apart = (leaf - jax.lax.stop_gradient(leaf) for leaf in jax.tree.leaves(y))
     return damping / 2 * sum((jnp.vdot(part, part) for part in apart), jnp.zeros(()))
 
 
-def noise_model_problem(
-    model: Any,
-    features: jax.Array,
-    train: Any,
-    verified: Any,
-    partners: Any,
-    trusted: Any,
-    share: float,
-    l2: float,
-    damping: float,
-) -> Bilevel:
-    """The problem on the training rows `train`, (places in features, given labels), and verified rows, (features, labels).
+def noise_model_problem(inner: CorrectedLoss, train: Any, partners: Any) -> Bilevel:
+    """The problem on the training rows `train`, (places in the features of `inner`, given labels).
 
     `partners` (rows,) are places of verified rows.
     """
-    known = tuple(jnp.asarray(part) for part in verified)
-    numbers = (jnp.asarray(number) for number in (share, l2, damping))
-    inner = CorrectedLoss(model, jnp.asarray(features), known, jnp.asarray(trusted), *numbers)
-    return Bilevel(VerifiedLoss(model), inner, known, (*train, partners))
+    return Bilevel(VerifiedLoss(inner.model), inner, inner.verified, (*train, partners))

@@ -26,7 +26,9 @@ def drawn(places: np.ndarray, steps: int, batch: int, seed: int) -> jax.Array:
 def trained(
     model: Any, params: Tree, features: tuple[jax.Array, ...], labels: jax.Array, batches: jax.Array, l2: Any, lr: Any
 ) -> Tree:  # fmt: skip
-    """The parameters after a step on each of `batches`, places in one or two tables of features, the second following the first."""
+    """The parameters after a step on each of `batches`, places in one or two tables of features, the second following
+    the first.
+    """
     rule = optax.adam(lr)
 
     def loss(params: Tree, places: jax.Array) -> jax.Array:

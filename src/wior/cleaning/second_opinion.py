@@ -1,8 +1,10 @@
 """A second opinion: plain models of the rows that were kept judge every label again.
 
-A model that learns from wrong labels too, however well corrected, is not as good as one that learns from right ones. So the rows are cut in parts, and each part is judged
-by models that are trained plainly on the kept rows of the others and on verified rows. A fold of the verified rows is left out as well: the temperature at which the models
-are right about it is theirs. Then the table of noise is estimated again, the rows are judged again, and other rows are kept in the next round.
+A model that learns from wrong labels too, however well corrected, is not as good as one that learns from right ones. So
+the rows are cut in parts, and each part is judged by models that are trained plainly on the kept rows of the others and
+on verified rows. A fold of the verified rows is left out as well: the temperature at which the models are right about
+it is theirs. Then the table of noise is estimated again, the rows are judged again, and other rows are kept in the next
+round.
 """
 
 from __future__ import annotations
@@ -46,16 +48,28 @@ def members_of(rows: int) -> int:
     return 3 if rows <= 5000 else 2
 
 
+class Cuts(NamedTuple):
+    """How the training rows and the verified rows are cut in a round, as (learned from, judged)."""
+
+    parts: Callable[[int], Parts]
+    folds: Callable[[int], Parts]
+
+
 def second_opinion(
-    material: Material, posterior: np.ndarray, table: np.ndarray, rounds: int, parts: Callable[[int], Parts], folds: Callable[[int], Parts], begin: Begin
-) -> Opinion:  # fmt: skip
-    """The labels judged again, `rounds` times; `parts(round)` of the training rows and `folds(round)` of the verified ones are (learned from, judged)."""
-    given, members = np.asarray(material.given), members_of(len(material.given))
+    material: Material, posterior: np.ndarray, table: np.ndarray, rounds: int, cuts: Cuts, begin: Begin
+) -> Opinion:
+    """The labels judged again, `rounds` times."""
+    given = np.asarray(material.given)
     log_t = jnp.log(jnp.asarray(table, jnp.float32) + 1e-30)
     temperature = 1.0
     for number in range(rounds):
         kept = posterior[np.arange(len(given)), given] >= 0.5
-        judgment = _judged(material, kept, parts(number), folds(number), members, number, rounds, begin)
+
+        def told(part: int, number: int = number) -> Progress:
+            return begin(f"second opinion, round {number + 1} of {rounds}, part {part + 1}", 1)
+
+        in_this_round = material._replace(seed=material.seed + 101 * number)
+        judgment = _judged(in_this_round, kept, cuts.parts(number), cuts.folds(number), told)
         temperature = judgment.temperature
         log_t = likeliest_table(judgment.logs, material.given, material.trusted, log_t, ESTIMATES)
         posterior = posterior_of(judgment.logs, log_t, material.given)
@@ -71,18 +85,18 @@ class _Judgment(NamedTuple):
 
 
 def _judged(
-    material: Material, kept: np.ndarray, parts: Parts, folds: Parts, members: int, number: int, rounds: int, begin: Begin
-) -> _Judgment:  # fmt: skip
+    material: Material, kept: np.ndarray, parts: Parts, folds: Parts, told: Callable[[int], Progress]
+) -> _Judgment:
     features, labels = material.verified
+    members = members_of(len(kept))
     logs = np.zeros((members, len(kept), material.classes), np.float32)
     known, right = [], []
     for place, (rows, judged) in enumerate(parts):
         mine, held = folds[place % len(folds)]
         own = np.unique(rows)
         for member in range(members):
-            report = begin(f"second opinion, round {number + 1} of {rounds}, part {place + 1}", 1)
-            seed = material.seed + 101 * number + 11 * place + member
-            params = _learned(material, own[kept[own]], np.unique(mine), seed, report)
+            seed = material.seed + 11 * place + member
+            params = _learned(material, own[kept[own]], np.unique(mine), seed, told(place))
             logs[member, judged] = all_log_probabilities(material.model, params, material.features[judged])
             known.append(all_log_probabilities(material.model, params, features[held]))
             right.append(np.asarray(labels)[held])

@@ -32,7 +32,8 @@ def shown(summary: Mapping[str, Any], folder: Path) -> Group:
     parts += [
         Text(
             f"Chosen by verified rows that were held out: {choice['weighting']} model, {choice['start']} start, "
-            f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of {choice['batch_size']} rows, "
+            f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of "
+            f"{choice['batch_size']} rows, "
             f"{choice['model']} {'-'.join(map(str, choice['hidden']))}".rstrip(),
             "dim",
         ),

@@ -5,10 +5,11 @@
 
     w = σ(a·φ + b + Σ_c p_c T[given, c])
 
-with p the model's probabilities for the row, φ = (loss of the given label, its probability, the largest probability, the entropy of p), and T a table
-of given × predicted class. x = (a, b, T) has K² + 5 numbers for K classes, however many rows there are: a hundred verified rows are enough to learn
-it, where one weight for each row would fit them by heart. T is what finds systematic errors: "given 3, the model says 2" is learned as
-wrong although each such row looks as sure as any.
+with p the model's probabilities for the row, φ = (loss of the given label, its probability, the largest probability,
+the entropy of p), and T a table of given × predicted class. x = (a, b, T) has K² + 5 numbers for K classes, however
+many rows there are: a hundred verified rows are enough to learn it, where one weight for each row would fit them by
+heart. T is what finds systematic errors: "given 3, the model says 2" is learned as wrong although each such row looks
+as sure as any.
 
 No derivative is taken through φ and p: otherwise the model would be rewarded for outputs that lower its own weights.
 """
@@ -24,7 +25,7 @@ import jax.numpy as jnp
 
 from wior.cleaning.noise_model import VerifiedLoss
 from wior.problems import Bilevel
-from wior.tasks.networks import label_losses, squares
+from wior.tasks.networks import squares, weighted_loss
 
 FEATURES = 4
 LARGEST_LOSS = 10.0  # of a label, as the weight function sees it
@@ -64,9 +65,11 @@ class FunctionWeightedLoss:
     def __call__(self, x: WeightFunction, y: Any, batch: Any) -> jax.Array:
         features, given = batch
         logits = self.model.logits(y, features)
-        return jnp.mean(x.weights(logits, given) * label_losses(logits, given)) + self.l2 / 2 * squares(y)
+        return weighted_loss(x.weights(logits, given), logits, given) + self.l2 / 2 * squares(y)
 
 
 def weight_function_problem(model: Any, train: Any, verified: Any, l2: float = 1e-3) -> Bilevel:
-    """The problem on training rows with given labels and rows with labels that are right, both (features, integer labels)."""
+    """The problem on training rows with given labels and rows with labels that are right, both (features, integer
+    labels).
+    """
     return Bilevel(VerifiedLoss(model), FunctionWeightedLoss(model, jnp.asarray(l2)), tuple(verified), tuple(train))

@@ -23,7 +23,7 @@ import numpy as np
 
 from wior.problems import Bilevel
 from wior.problems.per_example import PerExample
-from wior.tasks.networks import Layer, label_losses, mlp, mlp_init
+from wior.tasks.networks import Layer, label_losses, mlp, mlp_init, weighted_loss
 from wior.tasks.task import state_type
 
 Tree = Any
@@ -247,8 +247,9 @@ class WeightedLoss:
     weights: str = "sigmoid"
 
     def __call__(self, x: jax.Array, y: Tree, batch: Labeled) -> jax.Array:
+        features, labels = batch
         penalty = sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(y))
-        return jnp.mean(weight(x, self.weights) * cross_entropy(y, batch)) + self.l2 / 2 * penalty
+        return weighted_loss(weight(x, self.weights), mlp(y, features), labels) + self.l2 / 2 * penalty
 
 
 def cross_entropy(y: Tree, batch: Labeled) -> jax.Array:

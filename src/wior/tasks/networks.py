@@ -90,6 +90,11 @@ def squares(params: Any) -> jax.Array:
     return sum((jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(params) if jnp.ndim(leaf) > 1), jnp.zeros(()))
 
 
+def weighted_loss(weights: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """The mean over rows of weight · cross entropy."""
+    return jnp.mean(weights * label_losses(logits, labels))
+
+
 class Convolution(NamedTuple):
     """A 3 × 3 convolution, then scale and shift of each normalized channel."""
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from user_tables import verified_by, write
+from user_tables import known, names, verified_by, write
 from wior.cleaning.tables import InputError, read
 from wior.cleaning.tables import arrays as array_files
 
@@ -31,51 +31,50 @@ def read_marked(path, label=None, **options):
 
 
 def test_arrays_of_numbers(folder):
-    task = read_marked(arrays(name_of_row=np.array(["p", "q", "r"]), classes=np.arange(10)), id_column="name_of_row")
-    train = task.train
-    assert (train.kind, train.images, train.features.dtype) == ("arrays", None, np.float32)
-    assert train.features.tolist() == [[1, 2], [3, 4], [5, 7]]
-    assert (train.labels.tolist(), train.ids.tolist()) == (["0", "1", "1"], ["p", "q", "r"])
-    assert train.columns == ["ok", "name_of_row", "X 1", "X 2"]
-    assert train.records(np.array([2, 0])) == [["false", "r", "5.0", "7.0"], ["true", "p", "1.0", "2.0"]]
-    assert task.known == {0: "0"}
-    assert task.notes == ["array 'classes' is ignored: not asked for", "no verified row has the label '1'"]
-    assert train.report["X"] == {"kind": "numbers", "shape": [3, 2]}
-    assert json.loads(json.dumps(train.report))["y"] == {"kind": "label", "values": 2}
+    job = read_marked(arrays(name_of_row=np.array(["p", "q", "r"]), classes=np.arange(10)), id_column="name_of_row")
+    assert (job.kind, job.images, job.features.dtype) == ("arrays", None, np.float32)
+    assert job.features.tolist() == [[1, 2], [3, 4], [5, 7]]
+    assert (names(job, job.given), job.ids.tolist()) == (["0", "1", "1"], ["p", "q", "r"])
+    assert job.fields == ["ok", "name_of_row", "X 1", "X 2"]
+    assert job.records(np.array([2, 0])) == [["false", "r", "5.0", "7.0"], ["true", "p", "1.0", "2.0"]]
+    assert known(job) == {0: "0"}
+    assert job.notes == ["array 'classes' is ignored: not asked for", "no verified row has the label '1'"]
+    assert job.fates["X"] == {"kind": "numbers", "shape": [3, 2]}
+    assert json.loads(json.dumps(job.fates))["y"] == {"kind": "label", "values": 2}
 
 
 def test_bytes_stay_bytes_and_labels_may_be_named(folder):
     path = arrays(X=np.array([[1, 2], [3, 255], [0, 7]], np.uint8), target=np.array([b"a", b"b", b"\xc3\xa9"]))
-    train = read_marked(path, label="target").train
+    train = read_marked(path, label="target")
     assert (train.features.dtype, train.images) == (np.uint8, None)
-    assert train.labels.tolist() == ["a", "b", "é"]
+    assert names(train, train.given) == ["a", "b", "é"]
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (3, 4, 5, 3), (3, 4, 5, 1)])
 def test_arrays_of_pictures(folder, shape):
     pictures = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
-    train = read_marked(arrays(X=pictures)).train
+    train = read_marked(arrays(X=pictures))
     assert train.features.shape == (3, np.prod(shape[1:]))
     assert train.features.dtype == np.uint8
     places = np.array([2, 0])
     assert np.array_equal(
         train.images(places), pictures[places].reshape(2, *(shape[1:3] if shape[3:] == (1,) else shape[1:]))
     )
-    assert train.columns == ["ok"]
-    assert train.report["X"]["kind"] == "pictures"
+    assert train.fields == ["ok"]
+    assert train.fates["X"]["kind"] == "pictures"
 
 
 def test_verified_arrays(folder):
     train = arrays()
     verified = arrays("verified.npz", X=np.array([[3, 4], [9, 9]], np.uint8), y=[0, 1], ok=0)
-    task = verified_by(train, verified, label=None)
-    assert task.known == {1: "0"}
-    assert task.verified_features.tolist() == [[3, 4], [9, 9]]
-    assert task.verified_features.dtype == np.float32
-    assert "1 training row found among the verified rows and not judged; 1 with" in task.notes[-1]
+    job = verified_by(train, verified, label=None)
+    assert known(job) == {1: "0"}
+    assert job.verified_features.tolist() == [[3, 4], [9, 9]]
+    assert job.verified_features.dtype == np.float32
+    assert "1 training row found among the verified rows and not judged; 1 with" in job.notes[-1]
     with_ids = arrays("ids.npz", who=[1, 2, 3])
     verified = arrays("verified-ids.npz", X=np.array([[3.5, 4], [9, 9]]), y=[0, 1], who=[3, 4], ok=0)
-    assert verified_by(with_ids, verified, label=None, id_column="who").known == {2: "0"}
+    assert known(verified_by(with_ids, verified, label=None, id_column="who")) == {2: "0"}
 
 
 @pytest.mark.parametrize(
@@ -148,8 +147,8 @@ def test_verified_arrays_of_another_layout(folder):
 def test_a_copy_of_arrays(folder, labels, new, expected, save):
     train = read_marked(
         arrays(save=save, y=labels, more=np.arange(6).reshape(3, 2), other=np.arange(2), one=np.array(5))
-    ).train
-    out = train.write(folder, np.array([True, False, True]), np.array([*train.labels[:2], new]))
+    )
+    out = train.write(folder, np.array([True, False, True]), {2: new})
     with np.load(out, allow_pickle=False) as copy:
         assert copy.files == ["X", "y", "ok", "more", "other", "one"]
         assert np.array_equal(copy["X"], [[1, 2], [5, 7]])
@@ -174,11 +173,11 @@ def test_a_copy_of_arrays(folder, labels, new, expected, save):
 def test_arrays_are_read_and_copied_some_rows_at_a_time(folder, monkeypatch, features):
     """In pieces that end within the rows, and into memory that jax takes as it is."""
     monkeypatch.setattr(array_files, "ROWS_AT_ONCE", 3)
-    train = read_marked(arrays(X=features, y=np.arange(7) % 2, ok=np.arange(7) < 2)).train
+    train = read_marked(arrays(X=features, y=np.arange(7) % 2, ok=np.arange(7) < 2))
     assert np.array_equal(train.features, features.reshape(7, -1))
     assert jax.device_put(train.features).unsafe_buffer_pointer() == train.features.ctypes.data
     keep = np.array([True, False, False, True, True, False, True])
-    with np.load(train.write(folder, keep, train.labels), allow_pickle=False) as copy:
+    with np.load(train.write(folder, keep), allow_pickle=False) as copy:
         assert copy["X"].dtype == features.dtype
         assert np.array_equal(copy["X"], features[keep])
         assert copy["y"].tolist() == [0, 1, 0, 0]

@@ -77,11 +77,11 @@ def test_kinds_are_those_of_all_pieces(folder, monkeypatch):
 
 
 def test_ignored_columns_are_reported_and_noted(folder):
-    task = marked("a,b,c,label,ok\n1,7,x,x,1\n2,7,y,y,0\n", ignore=["c"])
-    assert task.train.features.tolist() == [[1], [2]]
-    assert task.train.columns == ["a", "b", "c", "ok"]
-    assert task.notes[:2] == ["column 'b' is ignored: constant", "column 'c' is ignored: named by --ignore"]
-    assert json.loads(json.dumps(task.train.report))["c"] == {"kind": "ignored", "why": "named by --ignore"}
+    job = marked("a,b,c,label,ok\n1,7,x,x,1\n2,7,y,y,0\n", ignore=["c"])
+    assert job.features.tolist() == [[1], [2]]
+    assert job.fields == ["a", "b", "c", "ok"]
+    assert job.notes[:2] == ["column 'b' is ignored: constant", "column 'c' is ignored: named by --ignore"]
+    assert json.loads(json.dumps(job.fates))["c"] == {"kind": "ignored", "why": "named by --ignore"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from user_tables import ROWS, csv_rows, marked, verified_by, write
+from user_tables import ROWS, csv_rows, known, marked, names, verified_by, write
 from wior.cleaning.tables import InputError, delimited, delimited_text
 from wior.cleaning.tables.delimited import DelimitedFile
 from wior.cleaning.tables.delimited_text import Delimited
@@ -19,34 +19,33 @@ from wior.cleaning.tables.delimited_text import Delimited
 
 
 def test_a_table_of_numbers_and_categories(folder):
-    task = verified_by(write("train.csv", ROWS), write("verified.csv", "age,city,label\n9,Oslo,dog\n9.5,Rome,cat\n"))
-    train = task.train
-    assert (train.path, train.kind, train.images) == (Path("train.csv"), "table", None)
-    assert train.ids.tolist() == ["1", "2", "3", "4"]
-    assert train.labels.tolist() == ["cat", "dog", "cat", "dog"]
-    assert train.features.dtype == np.float32
+    job = verified_by(write("train.csv", ROWS), write("verified.csv", "age,city,label\n9,Oslo,dog\n9.5,Rome,cat\n"))
+    assert (job.path, job.kind, job.images) == (Path("train.csv"), "table", None)
+    assert job.ids.tolist() == ["1", "2", "3", "4"]
+    assert names(job, job.given) == ["cat", "dog", "cat", "dog"]
+    assert job.features.dtype == np.float32
     # Bonn, Oslo, Rome
-    assert train.features.tolist() == [[1, 0, 0, 1], [2, 0, 1, 0], [3, 0, 0, 1], [4, 1, 0, 0]]
-    assert train.columns == ["age", "city"]
-    assert train.records(np.array([3, 0])) == [["4", "Bonn"], ["1", "Rome"]]
-    assert train.report == {
+    assert job.features.tolist() == [[1, 0, 0, 1], [2, 0, 1, 0], [3, 0, 0, 1], [4, 1, 0, 0]]
+    assert job.fields == ["age", "city"]
+    assert job.records(np.array([3, 0])) == [["4", "Bonn"], ["1", "Rome"]]
+    assert job.fates == {
         "age": {"kind": "number"},
         "city": {"kind": "category", "values": 3},
         "label": {"kind": "label", "values": 2},
     }
-    assert task.rows.tolist() == [0, 1, 2, 3]
-    assert task.verified_features.tolist() == [[9, 0, 1, 0], [9.5, 0, 0, 1]]
-    assert task.verified_labels.tolist() == ["dog", "cat"]
-    assert (task.known, task.notes) == ({}, [])
+    assert job.judged.tolist() == [0, 1, 2, 3]
+    assert job.verified_features.tolist() == [[9, 0, 1, 0], [9.5, 0, 0, 1]]
+    assert names(job, job.verified) == ["dog", "cat"]
+    assert (known(job), job.notes) == ({}, [])
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".tab", ".TSV"])
 def test_tabs(folder, suffix):
     text = "a b\tlabel\tok\n1,5\tx y\t1\n2,5\tz\t0\n"
-    train = marked(text, name=f"train{suffix}").train
-    assert train.columns == ["a b", "ok"]
-    assert train.labels.tolist() == ["x y", "z"]
-    out = train.write(Path("out" + suffix), np.array([True, True]), np.array(["x y", "a\tb"]))
+    train = marked(text, name=f"train{suffix}")
+    assert train.fields == ["a b", "ok"]
+    assert names(train, train.given) == ["x y", "z"]
+    out = train.write(Path("out" + suffix), np.array([True, True]), {1: "a\tb"})
     assert out.read_text() == 'a b\tlabel\tok\n1,5\tx y\t1\n2,5\t"a\tb"\t0\n'
 
 
@@ -67,17 +66,17 @@ def test_line_breaks_and_the_byte_order_mark(folder, mark, line_break, end):
 
 def test_a_header_is_used_as_it_stands(folder):
     text = '" a ","x ""y""",🙂,"new\nline",label,ok\n1,a,2,3,x,1\n2,b,1,4,z,0\n'
-    train = marked(text).train
-    assert train.columns == [" a ", 'x "y"', "🙂", "new\nline", "ok"]
-    assert [entry["kind"] for entry in train.report.values()] == ["number", "category"] + ["number"] * 2 + [
+    train = marked(text)
+    assert train.fields == [" a ", 'x "y"', "🙂", "new\nline", "ok"]
+    assert [entry["kind"] for entry in train.fates.values()] == ["number", "category"] + ["number"] * 2 + [
         "label",
         "verified",
     ]
 
 
 def test_empty_lines_are_no_rows(folder):
-    task = marked("\n\na,label,ok\n\n1,x,1\n\r\n\n2,y,0\n\n\n")
-    assert task.train.records(np.array([0, 1])) == [["1", "1"], ["2", "0"]]
+    job = marked("\n\na,label,ok\n\n1,x,1\n\r\n\n2,y,0\n\n\n")
+    assert job.records(np.array([0, 1])) == [["1", "1"], ["2", "0"]]
 
 
 NASTY = st.text(st.sampled_from("a,;\"\r\n\t é🙂='"), max_size=6)
@@ -179,17 +178,18 @@ def test_a_row_without_end_is_not_read_to_the_end_of_the_file(folder, monkeypatc
 
 
 def test_marks_inside_of_cells_are_letters(folder):
-    assert marked('a,label,ok\n1,5" pipe,1\n2,"6"" pipe",0\n').train.labels.tolist() == ['5" pipe', '6" pipe']
+    job = marked('a,label,ok\n1,5" pipe,1\n2,"6"" pipe",0\n')
+    assert names(job, job.given) == ['5" pipe', '6" pipe']
     assert delimited_text.Delimited(b",").cells(b'"a"b"c,"",""""\n') == ['ab"c', "", '"']
 
 
 def test_a_file_that_changes_is_not_read_on(folder):
-    train = marked("a,label,ok\n1,x,1\n2,y,0\n").train
+    train = marked("a,label,ok\n1,x,1\n2,y,0\n")
     write("train.csv", "a,label,ok\n1,x,1\n2,y,0\n3,y,0\n")
     with pytest.raises(InputError, match=r"train.csv was changed while it was in use"):
         train.records(np.array([0]))
     with pytest.raises(InputError, match="was changed"):
-        train.write(Path("out.csv"), np.ones(2, bool), train.labels)
+        train.write(Path("out.csv"), np.ones(2, bool))
     assert not Path("out.csv").exists()
 
 
@@ -197,13 +197,13 @@ def test_a_file_that_changes_is_not_read_on(folder):
 
 
 def test_a_copy_is_named_cleaned_in_a_folder_and_never_replaces_a_file(folder):
-    train = marked("a,label,ok\n1,x,1\n2,y,0\n3,y,0\n").train
+    train = marked("a,label,ok\n1,x,1\n2,y,0\n3,y,0\n")
     Path("out").mkdir()
-    out = train.write(Path("out"), np.array([True, True, False]), np.array(["x", "x, or y", "x"]))
+    out = train.write(Path("out"), np.array([True, True, False]), {1: "x, or y"})
     assert out == Path("out/cleaned.csv")
     assert out.read_text() == 'a,label,ok\n1,x,1\n2,"x, or y",0\n'
     assert [path.name for path in Path("out").iterdir()] == ["cleaned.csv"]
-    everything = np.ones(3, bool), train.labels
+    everything = (np.ones(3, bool),)
     with pytest.raises(InputError, match=r"cleaned.csv is there already and was left as it is"):
         train.write(Path("out"), *everything)
     with pytest.raises(InputError, match=r"train.csv is the input"):
@@ -211,17 +211,17 @@ def test_a_copy_is_named_cleaned_in_a_folder_and_never_replaces_a_file(folder):
     with pytest.raises(InputError, match=r"cleaned.parquet must end in .csv"):
         train.write(Path("cleaned.parquet"), *everything)
     with pytest.raises(ValueError, match=r"keep must have shape \(3,\)"):
-        train.write(Path("new.csv"), np.ones(2, bool), train.labels)
+        train.write(Path("new.csv"), np.ones(2, bool))
     assert train.write(Path("new/deep/copy.csv"), *everything).read_bytes() == Path("train.csv").read_bytes()
 
 
 def test_a_copy_that_fails_leaves_nothing(folder, monkeypatch):
-    train = marked("a,label,ok\n1,x,1\n2,y,0\n").train
+    train = marked("a,label,ok\n1,x,1\n2,y,0\n")
 
     def fail(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Delimited, "with_cell", fail)
     with pytest.raises(InputError, match=r"out/cleaned.csv cannot be written: No space left on device"):
-        train.write(Path("out/cleaned.csv"), np.ones(2, bool), np.array(["x", "z"]))
+        train.write(Path("out/cleaned.csv"), np.ones(2, bool), {1: "z"})
     assert list(Path("out").iterdir()) == []

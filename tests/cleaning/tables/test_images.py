@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from user_tables import ROWS, verified_by, write
+from user_tables import ROWS, known, names, verified_by, write
 from wior.cleaning.tables import InputError, images, read
 
 
@@ -27,18 +27,17 @@ def gallery():
 
 
 def test_a_folder_of_gray_images(folder):
-    task = gallery()
-    train = task.train
-    assert (train.kind, train.path, train.columns) == ("images", Path("train"), [])
-    assert train.ids.tolist() == ["cat/1.png", "cat/2.png", "dog/1.png", "dog/3.bmp"]
-    assert train.labels.tolist() == ["cat", "cat", "dog", "dog"]
-    assert (train.features.dtype, train.features.shape) == (np.uint8, (4, 64))
-    assert train.features[:, 0].tolist() == [0, 10, 20, 30]
-    assert train.images(np.array([3, 1])).shape == (2, 8, 8)
-    assert train.records(np.array([0, 1])) == [[], []]
-    assert task.known == {1: "dog"}
-    assert task.rows.tolist() == [0, 2, 3]
-    assert train.report["image"] == {"kind": "pictures", "shape": [4, 8, 8]}
+    job = gallery()
+    assert (job.kind, job.path, job.fields) == ("images", Path("train"), [])
+    assert job.ids.tolist() == ["cat/1.png", "cat/2.png", "dog/1.png", "dog/3.bmp"]
+    assert names(job, job.given) == ["cat", "cat", "dog", "dog"]
+    assert (job.features.dtype, job.features.shape) == (np.uint8, (4, 64))
+    assert job.features[:, 0].tolist() == [0, 10, 20, 30]
+    assert job.images(np.array([3, 1])).shape == (2, 8, 8)
+    assert job.records(np.array([0, 1])) == [[], []]
+    assert known(job) == {1: "dog"}
+    assert job.judged.tolist() == [0, 2, 3]
+    assert job.fates["image"] == {"kind": "pictures", "shape": [4, 8, 8]}
 
 
 def test_modes_of_images(folder):
@@ -50,7 +49,7 @@ def test_modes_of_images(folder):
     picture("train/b/6.png", mode="LA", value=(50, 255))
     Image.fromarray(np.full((8, 8), 0x80FF, np.uint16)).save("train/b/7.png")
     picture("verified/a/v.png", mode="RGB", value=(1, 2, 3))
-    train = verified_by(Path("train"), Path("verified"), label=None).train
+    train = verified_by(Path("train"), Path("verified"), label=None)
     pixels = train.images(np.arange(7))[:, 4, 4]
     assert train.images(np.arange(7)).shape == (7, 8, 8, 3)
     # what is transparent is white
@@ -63,22 +62,22 @@ def test_sixteen_bits_alone_are_gray(folder):
         Path("train", name).parent.mkdir(parents=True)
         Image.fromarray(np.full((8, 8), value, np.uint16)).save(f"train/{name}.png")
     picture("verified/a/v.png", mode="RGB", value=(255, 255, 255))
-    task = verified_by(Path("train"), Path("verified"), label=None)
-    assert task.train.features[:, 0].tolist() == [0x10, 0xFF]
-    assert task.verified_features[0, 0] == 255
+    job = verified_by(Path("train"), Path("verified"), label=None)
+    assert job.features[:, 0].tolist() == [0x10, 0xFF]
+    assert job.verified_features[0, 0] == 255
 
 
 def test_images_of_different_sizes_get_the_commonest(folder):
     for name, size in (("a/1", (10, 6)), ("a/2", (10, 6)), ("b/3", (6, 6)), ("b/4", (20, 12)), ("b/5", (1, 500))):
         picture(f"train/{name}.png", size, value=255)
     picture("verified/a/v.png", (30, 18), value=255)
-    task = verified_by(Path("train"), Path("verified"), label=None)
-    shown = task.train.images(np.arange(5))
+    job = verified_by(Path("train"), Path("verified"), label=None)
+    shown = job.images(np.arange(5))
     assert shown.shape == (5, 6, 10)
     assert (shown[[0, 1, 3]] == 255).all()
     assert shown[2, 0].tolist() == [0, 0] + [255] * 6 + [0, 0]
     assert (shown[4, 3] == 255).sum() == 1
-    assert "3 images of 5 scaled to 10 × 6 pixels, with black beside those of another shape" in task.notes
+    assert "3 images of 5 scaled to 10 × 6 pixels, with black beside those of another shape" in job.notes
 
 
 def test_large_images_become_64_pixels_wide(folder):
@@ -88,12 +87,12 @@ def test_large_images_become_64_pixels_wide(folder):
     turned[0x0112] = 6
     picture("train/b/3.jpg", (640, 480), "RGB", (250, 250, 250), exif=turned)
     picture("verified/a/1.png", (640, 480), "RGB", (10, 10, 10))
-    task = verified_by(Path("train"), Path("verified"), label=None)
-    shown = task.train.images(np.arange(3))
+    job = verified_by(Path("train"), Path("verified"), label=None)
+    shown = job.images(np.arange(3))
     assert shown.shape == (3, 64, 64, 3)
     lit = (shown > 240).all(3)
     assert [(one.any(1).sum(), one.any(0).sum()) for one in lit] == [(48, 64), (64, 48), (64, 48)]
-    assert "3 images of 3 scaled to 64 × 64" in task.notes[0]
+    assert "3 images of 3 scaled to 64 × 64" in job.notes[0]
 
 
 def test_what_is_no_image_is_skipped_and_noted(folder):
@@ -104,9 +103,9 @@ def test_what_is_no_image_is_skipped_and_noted(folder):
     write("train/cat/.hidden.png", "")
     picture("train/cat/deep/1.png")
     Path("train/empty").mkdir()
-    task = verified_by(Path("train"), Path("verified"), label=None)
-    assert len(task.train.ids) == 4
-    assert task.notes[:3] == [
+    job = verified_by(Path("train"), Path("verified"), label=None)
+    assert len(job.ids) == 4
+    assert job.notes[:3] == [
         "train: no images, skipped: 'cat/Thumbs.db', 'readme.txt'",
         "train: folders inside of classes, skipped: 'cat/deep'",
         "train: folders without images, skipped: 'empty'",
@@ -118,19 +117,19 @@ def test_links_are_read_and_copied_as_files(folder):
     picture("elsewhere/real.png", value=77)
     Path("train/dog/link.png").symlink_to(folder / "elsewhere/real.png")
     Path("train/fox").symlink_to(folder / "elsewhere")
-    train = verified_by(Path("train"), Path("verified"), label=None).train
+    train = verified_by(Path("train"), Path("verified"), label=None)
     assert train.ids[-2:].tolist() == ["dog/link.png", "fox/real.png"]
-    out = train.write(Path("copy"), np.ones(6, bool), train.labels)
+    out = train.write(Path("copy"), np.ones(6, bool))
     assert not any(path.is_symlink() for path in out.rglob("*"))
     assert (out / "dog/link.png").read_bytes() == Path("elsewhere/real.png").read_bytes()
 
 
 def test_a_copy_of_images(folder):
-    train = gallery().train
+    train = gallery()
     before = {path: path.read_bytes() for path in Path("train").rglob("*.*")}
     Path("out").mkdir()
     # cat/1.png becomes a dog, of which there is a 1.png
-    out = train.write(Path("out"), np.array([True, True, True, False]), np.array(["dog", "new one", "dog", "dog"]))
+    out = train.write(Path("out"), np.array([True, True, True, False]), {0: "dog", 1: "new one"})
     assert out == Path("out/cleaned")
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.*")) == [
         "dog/1-2.png",
@@ -142,12 +141,12 @@ def test_a_copy_of_images(folder):
     assert {path: path.read_bytes() for path in Path("train").rglob("*.*")} == before
     everything = np.ones(4, bool)
     with pytest.raises(InputError, match=r"train/copy is the input or lies in it"):
-        train.write(Path("train/copy"), everything, train.labels)
+        train.write(Path("train/copy"), everything)
     for label in ("../up", "a\\b", ".hidden", " ", ".."):
         with pytest.raises(InputError, match="cannot be the name of a folder of images"):
-            train.write(Path("new"), everything, np.array([label, "cat", "dog", "dog"]))
+            train.write(Path("new"), everything, {0: label})
     assert not Path("new").exists()
-    assert list(train.write(Path("none"), ~everything, train.labels).iterdir()) == []
+    assert list(train.write(Path("none"), ~everything).iterdir()) == []
 
 
 def test_wrong_image_folders(folder, monkeypatch):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from user_tables import table, verified_by, write
+from user_tables import known, names, table, verified_by, write
 from wior.cleaning.tables import InputError, read
 
 
@@ -31,9 +31,8 @@ def test_types_of_parquet(folder):
         label=pa.array([3, 4, 3], pa.int16()),
         ok=pa.array([True, False, None]),
     )
-    task = read(path, label="label", verified=None, verified_column="ok")
-    train = task.train
-    kinds = {name: entry.get("why", entry["kind"]) for name, entry in train.report.items()}
+    job = read(path, label="label", verified=None, verified_column="ok")
+    kinds = {name: entry.get("why", entry["kind"]) for name, entry in job.fates.items()}
     assert kinds == {
         **dict.fromkeys(["whole", "decimal", "half", "nans", "digits"], "number"),
         "flag": "boolean",
@@ -46,14 +45,14 @@ def test_types_of_parquet(folder):
         "label": "label",
         "ok": "verified",
     }
-    assert train.features.tolist() == [
+    assert job.features.tolist() == [
         [1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1],
         [2.5, 1, 2, 2, 1.5, 1, 0, 1, 1, 0, 0, 0, 1, 2],
         [4, 0, 4, 4, 2, 0, 0, 0, 0, 0, 1, 1, 0, 3],
     ]
-    assert train.labels.tolist() == ["3", "4", "3"]
-    assert task.known == {0: "3"}
-    record = dict(zip(train.columns, train.records(np.array([2, 1]))[1], strict=True))
+    assert names(job, job.given) == ["3", "4", "3"]
+    assert known(job) == {0: "3"}
+    record = dict(zip(job.fields, job.records(np.array([2, 1]))[1], strict=True))
     assert record["whole"] == record["flag"] == ""
     assert (record["code"], record["many"], record["decimal"]) == ("a", "[2]", "2.00")
 
@@ -70,7 +69,7 @@ def test_parquet_of_many_batches(folder, monkeypatch):
         "train.parquet",
         row_group_size=33,
     )
-    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok").train
+    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok")
     assert np.array_equal(train.features[:, 0], numbers.astype(np.float32))
     assert np.array_equal(train.features[:, 1:], np.eye(3)[np.arange(n) % 3])
     places = np.random.default_rng(1).permutation(n)[:40]
@@ -94,14 +93,13 @@ def test_a_copy_of_parquet_has_labels_of_the_same_type_where_they_can_be(folder,
     schema = pa.schema([("a", pa.int32()), ("label", labels.type), ("ok", pa.bool_())], {"mine": "kept"})
     rows = pa.table([pa.array([1, None, 3], pa.int32()), labels, pa.array([True, False, False])], schema=schema)
     pq.write_table(rows, "train.parquet", compression="zstd")
-    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok").train
-    changed = np.array([train.labels[0], train.labels[1], new])
-    out = train.write(folder, np.array([True, False, True]), changed)
+    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok")
+    out = train.write(folder, np.array([True, False, True]), {2: new})
     copy = pq.read_table(out)
     assert out == folder / "cleaned.parquet"
     assert copy.schema.field("label").type == kind
     assert copy.column("a").to_pylist() == [1, 3]
-    assert copy.column("label").cast(pa.string()).to_pylist() == [train.labels[0], new]
+    assert copy.column("label").cast(pa.string()).to_pylist() == [names(train, train.given)[0], new]
     assert copy.schema.metadata[b"mine"] == b"kept"
     assert pq.ParquetFile(out).metadata.row_group(0).column(0).compression == "ZSTD"
 

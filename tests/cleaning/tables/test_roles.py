@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from user_tables import ROWS, marked, table, verified_by, write
+from user_tables import ROWS, known, marked, names, table, verified_by, write
 from wior.cleaning.tables import InputError, delimited
 
 # labels, ids and marks
@@ -18,9 +18,8 @@ def test_a_missing_label_names_its_row(folder, text):
 
 
 def test_labels_are_taken_as_they_stand_and_one_may_be_none(folder):
-    labels = marked("a,label,ok\n1, big cat ,1\n2,None,0\n3,none,0\n").train.labels
-    assert labels.tolist() == [" big cat ", "None", "none"]
-    assert labels.dtype.kind == "U"
+    job = marked("a,label,ok\n1, big cat ,1\n2,None,0\n3,none,0\n")
+    assert names(job, job.given) == [" big cat ", "None", "none"]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +31,11 @@ def test_odd_labels(folder, label, message):
 
 
 def test_ids(folder):
-    task = marked("a,label,ok,no\n1,x,1,p 7\n2,y,0,p 8\n", id_column="no")
-    assert task.train.ids.tolist() == ["p 7", "p 8"]
-    assert task.train.report["no"] == {"kind": "id"}
-    assert task.train.features.shape == (2, 1)
-    assert task.train.columns == ["a", "ok", "no"]
+    job = marked("a,label,ok,no\n1,x,1,p 7\n2,y,0,p 8\n", id_column="no")
+    assert job.ids.tolist() == ["p 7", "p 8"]
+    assert job.fates["no"] == {"kind": "id"}
+    assert job.features.shape == (2, 1)
+    assert job.fields == ["a", "ok", "no"]
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 20])
@@ -51,11 +50,11 @@ def test_ids_must_be_there_and_differ(folder, monkeypatch, piece):
 @pytest.mark.parametrize("yes", ["true", "TRUE", "1", "yes", "x", "X", " y "])
 @pytest.mark.parametrize("no", ["false", "0", "No", "", " "])
 def test_a_verified_column(folder, yes, no):
-    task = marked(f"a,label,ok\n1,x,{no}\n2,y,{yes}\n3,x,{yes}\n4,y,{no}\n")
-    assert task.rows.tolist() == [0, 3]
-    assert task.known == {1: "y", 2: "x"}
-    assert task.verified_features.tolist() == [[2], [3]]
-    assert task.verified_labels.tolist() == ["y", "x"]
+    job = marked(f"a,label,ok\n1,x,{no}\n2,y,{yes}\n3,x,{yes}\n4,y,{no}\n")
+    assert job.judged.tolist() == [0, 3]
+    assert known(job) == {1: "y", 2: "x"}
+    assert job.verified_features.tolist() == [[2], [3]]
+    assert names(job, job.verified) == ["y", "x"]
 
 
 def test_marks_that_are_none(folder):
@@ -78,11 +77,11 @@ def test_there_must_be_two_classes(folder):
 def test_verified_rows_are_found_among_the_training_rows_by_their_ids(folder):
     train = write("train.csv", "no,age,label\na,1,cat\nb,2,dog\nc,3,cat\n")
     verified = write("verified.csv", "label,more,age,no\ndog,9,1,a\ncat,9,7,z\n")
-    task = verified_by(train, verified, id_column="no")
-    assert task.known == {0: "dog"}
-    assert task.rows.tolist() == [1, 2]
-    assert task.verified_features.tolist() == [[1], [7]]
-    assert task.notes == [
+    job = verified_by(train, verified, id_column="no")
+    assert known(job) == {0: "dog"}
+    assert job.judged.tolist() == [1, 2]
+    assert job.verified_features.tolist() == [[1], [7]]
+    assert job.notes == [
         "1 training row found among the verified rows and not judged; 1 with another label than the verified one"
     ]
 
@@ -91,9 +90,9 @@ def test_verified_rows_are_found_among_the_training_rows_by_their_ids(folder):
 def test_or_by_all_their_features(folder, id_column):
     train = write("train.csv", "no,age,city,label\n1,1,Rome,cat\n2,1,Oslo,dog\n3,1.0,Rome,dog\n4,4,Rome,cat\n")
     verified = write("verified.csv", "age,city,label\n1.00,Rome,cat\n5,Oslo,dog\n")
-    task = verified_by(train, verified, id_column=id_column, ignore=[] if id_column else ["no"])
-    assert task.known == {0: "cat", 2: "cat"}
-    assert "2 training rows found among the verified rows and not judged; 1 with another label" in task.notes[-1]
+    job = verified_by(train, verified, id_column=id_column, ignore=[] if id_column else ["no"])
+    assert known(job) == {0: "cat", 2: "cat"}
+    assert "2 training rows found among the verified rows and not judged; 1 with another label" in job.notes[-1]
 
 
 def test_verified_rows_that_contradict_each_other(folder):
@@ -106,9 +105,9 @@ def test_verified_rows_that_contradict_each_other(folder):
     same_features = write("features.csv", "no,age,label\nq,1,cat\nr,1,dog\n")
     with pytest.raises(InputError, match=r"features.csv: row 1 and row 2 have the same features and different labels"):
         verified_by(train, same_features, ignore=["no"])
-    assert verified_by(train, same_features, id_column="no").known == {}
+    assert known(verified_by(train, same_features, id_column="no")) == {}
     twice = write("twice.csv", "no,age,label\na,1,cat\na,1,cat\n")
-    assert verified_by(train, twice, id_column="no").known == {0: "cat"}
+    assert known(verified_by(train, twice, id_column="no")) == {0: "cat"}
 
 
 def test_a_verified_file_must_have_the_columns_that_are_used(folder):
@@ -117,16 +116,16 @@ def test_a_verified_file_must_have_the_columns_that_are_used(folder):
         InputError, match=r"verified.csv must have the columns of the training table; it lacks 'label', 'b'"
     ):
         verified_by(train, write("verified.csv", "a\n1\n"))
-    assert verified_by(train, write("verified.csv", "a,b,label\n9,9,x\n")).rows.tolist() == [0, 1]
+    assert verified_by(train, write("verified.csv", "a,b,label\n9,9,x\n")).judged.tolist() == [0, 1]
 
 
 def test_verified_cells_that_the_training_table_lacks(folder):
     train = write("train.csv", "a,b,c,label\n1,Rome,yes,x\n2,Oslo,no,y\n")
-    task = verified_by(train, write("verified.csv", "a,b,c,label\n,Bonn,true,x\n9,,maybe,x\n"))
-    assert task.verified_features.tolist() == [[1.5, 0, 0, 1], [9, 0, 0, 0]]
+    job = verified_by(train, write("verified.csv", "a,b,c,label\n,Bonn,true,x\n9,,maybe,x\n"))
+    assert job.verified_features.tolist() == [[1.5, 0, 0, 1], [9, 0, 0, 0]]
     lacks = "hold what the training table lacks; they count as none of its values"
-    assert f"verified.csv: 2 rows of column 'b' {lacks}" in task.notes
-    assert f"verified.csv: 1 row of column 'c' {lacks}" in task.notes
+    assert f"verified.csv: 2 rows of column 'b' {lacks}" in job.notes
+    assert f"verified.csv: 1 row of column 'c' {lacks}" in job.notes
     with pytest.raises(InputError, match=r"verified.csv, row 2, column 'a': 'old' is not a number"):
         verified_by(train, write("verified.csv", "a,b,c,label\n1,Rome,yes,x\nold,Oslo,no,x\n"))
     with pytest.raises(InputError, match=r"verified.csv, row 1, column 'a': 'inf' is infinite"):
@@ -135,8 +134,8 @@ def test_verified_cells_that_the_training_table_lacks(folder):
 
 def test_classes_that_only_some_have_are_noted(folder):
     train = write("train.csv", "a,label\n1,x\n2,y\n3,z\n")
-    task = verified_by(train, write("verified.csv", "a,label\n9,x\n8,w\n"))
-    assert task.notes == [
+    job = verified_by(train, write("verified.csv", "a,label\n9,x\n8,w\n"))
+    assert job.notes == [
         "no verified row has the label 'y', 'z'",
         "no training row has the label 'w', which verified rows have",
     ]
@@ -144,8 +143,8 @@ def test_classes_that_only_some_have_are_noted(folder):
 
 def test_a_verified_file_of_another_format_or_kind(folder):
     train = write("train.csv", ROWS)
-    task = verified_by(train, table("verified.parquet", age=[9], city=["Oslo"], label=["dog"]))
-    assert task.verified_features.tolist() == [[9, 0, 1, 0]]
+    job = verified_by(train, table("verified.parquet", age=[9], city=["Oslo"], label=["dog"]))
+    assert job.verified_features.tolist() == [[9, 0, 1, 0]]
     np.savez("verified.npz", X=np.ones((2, 2)), y=[0, 1])
     with pytest.raises(
         InputError, match=r"verified.npz must be as the training rows are, a table: CSV, TSV or Parquet"

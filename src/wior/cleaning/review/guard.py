@@ -1,4 +1,5 @@
-"""Texts of a CSV file that a spreadsheet would take for a formula get an apostrophe in front, and lose it when read again.
+"""Texts of a CSV file that a spreadsheet would take for a formula get an apostrophe in front, and lose it when read
+again.
 
 The page has the same rule in csv.js: who changes one changes both.
 """

@@ -1,9 +1,9 @@
 """The page on which a person reviews labels: one HTML file that needs no server, no network and nothing beside it.
 
-Every row counts in the numbers, the histogram and the matrix; they are base64 arrays, so millions are possible. What a person
-looks at, the id, the record and the picture, is there for the rows of the lowest scores. Texts of the data reach the page as
-JSON in which < > & are escaped, and the page shows them as text alone; its content security policy allows its own script and
-style, by their hashes, and nothing else.
+Every row counts in the numbers, the histogram and the matrix; they are base64 arrays, so millions are possible. What a
+person looks at, the id, the record and the picture, is there for the rows of the lowest scores. Texts of the data reach
+the page as JSON in which < > & are escaped, and the page shows them as text alone; its content security policy allows
+its own script and style, by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -252,7 +252,8 @@ def _places(name: str, values: np.ndarray, rows: int, classes: int) -> None:
     wrong = np.flatnonzero((values < 0) | (values >= classes))
     if len(wrong):
         raise ValueError(
-            f"{name}[{wrong[0]}] is {values[wrong[0]]}; with {classes} classes it must be a place from 0 to {classes - 1}"
+            f"{name}[{wrong[0]}] is {values[wrong[0]]}; with {classes} classes it must be a place from 0 to "
+            f"{classes - 1}"
         )
 
 

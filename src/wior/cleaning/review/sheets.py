@@ -1,7 +1,8 @@
-"""Pictures for the page: reduced, and many on one sheet, since a browser decodes a hundred sheets sooner than 100,000 files.
+"""Pictures for the page: reduced, and many on one sheet, since a browser decodes a hundred sheets sooner than 100,000
+files.
 
-A sheet is a PNG, or a JPEG where that is less than half as large, which is so for photographs and never for digits. Cells
-begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbor.
+A sheet is a PNG, or a JPEG where that is less than half as large, which is so for photographs and never for digits.
+Cells begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays in .npz files, never pickled ones: features under `X` or `features`, labels under `y` or `labels` or as named."""
+"""Arrays in .npz files, never pickled: features under `X` or `features`, labels under `y`, `labels` or as named."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pyarrow as pa
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.columns import LARGEST
 from wior.cleaning.tables.errors import InputError, at, listed, shown
+from wior.cleaning.tables.job import Job, VerifiedRows
 from wior.cleaning.tables.relabel import relabeled, type_for
-from wior.cleaning.tables.roles import Gathered, Roles, gather, row_numbers
+from wior.cleaning.tables.roles import RoleColumns, Roles, gather, row_numbers
 from wior.cleaning.tables.row_file import RowFile, Stamp, require_column
-from wior.cleaning.tables.source import Source, Training, Verified
 from wior.streaming.memory import aligned
 
 FEATURES = ("X", "features")
@@ -173,19 +173,20 @@ class ArrayFile:
                 raise
             if "allow_pickle" in str(error) and name:
                 raise InputError(
-                    f"{self.path}: the array {shown(name)} holds Python objects, which are not read; save texts as an array of str"
+                    f"{self.path}: the array {shown(name)} holds Python objects, which are not read; save texts as an "
+                    "array of str"
                 ) from error
             raise InputError(f"{self.path} is truncated, damaged or no .npz file") from error
 
 
-def read_arrays(file: RowFile, roles: Roles) -> Training:
+def read_arrays(file: RowFile, roles: Roles) -> Job:
     assert isinstance(file, ArrayFile)
     if roles.ignored:
         raise InputError(f"{file.path}: --ignore is for the columns of tables")
     label = _label_name(file, roles.label)
     roles = roles._replace(label=label)
     roles.require(file)
-    found = Gathered(label, roles.id, roles.verified)
+    found = RoleColumns(label, roles.id, roles.verified)
     gather(file, found.by_name)
     if found.ids is not None:
         found.ids.require_different()
@@ -193,39 +194,41 @@ def read_arrays(file: RowFile, roles: Roles) -> Training:
     known = {label: {"kind": "label", "values": len(found.labels.numbers)}, file.features_name: _described(file)}
     known |= {name: {"kind": "id"} for name in [roles.id] if name}
     known |= {name: {"kind": "verified"} for name in [roles.verified] if name}
-    report = {name: known.get(name, {"kind": "ignored", "why": "not asked for"}) for name in file.shapes}
+    fates = {name: known.get(name, {"kind": "ignored", "why": "not asked for"}) for name in file.shapes}
     shown_features = features.shape[1] if file.picture_shape is None and features.shape[1] <= MOST_FIELDS else 0
-    source = Source(
+    labels = found.labels.all()
+    classes = sorted(labels.names)
+    return Job(
         file,
         label,
         row_numbers(file.rows) if found.ids is None else found.ids.all(),
-        found.labels.all(),
+        classes,
+        labels.among(classes),
         features,
         [name for name in file.names if name != label] + [file.field(column) for column in range(shown_features)],
-        report,
+        fates,
+        functools.partial(read_like, file, label, roles.id),
         file.picture_shape,
+        [f"array {shown(name)} is ignored: {fate['why']}" for name, fate in fates.items() if "why" in fate],
+        None if found.marks is None else found.marks.all(),
     )
-    notes = [f"array {shown(name)} is ignored: {entry['why']}" for name, entry in report.items() if "why" in entry]
-    marked = None if found.marks is None else found.marks.all()
-    return Training(source, marked, notes, functools.partial(read_like, source, roles.id))
 
 
-def read_like(source: Source, id_name: str | None, file: RowFile) -> Verified:
-    """Verified rows, of the same layout as the training rows."""
+def read_like(like: ArrayFile, label: str, id_name: str | None, file: RowFile) -> VerifiedRows:
+    """Verified rows, of the same layout as the rows to judge."""
     assert isinstance(file, ArrayFile)
-    training = source.file
-    assert isinstance(training, ArrayFile)
-    label = _label_name(file, source.label if source.label in file.names else None)
-    wanted, found = training.shapes[training.features_name][1:], file.shapes[file.features_name][1:]
-    if found != wanted or (file.features.dtype != source.features.dtype and source.features.dtype == np.uint8):
+    label = _label_name(file, label if label in file.names else None)
+    wanted, found = like.shapes[like.features_name][1:], file.shapes[file.features_name][1:]
+    dtype = like.features.dtype
+    if found != wanted or (file.features.dtype != dtype and dtype == np.uint8):
         raise InputError(
-            f"{file.path}: {file.features_name} must be as in the training rows, {source.features.dtype} (n, {_shape(wanted)}), "
+            f"{file.path}: {file.features_name} must be as in the training rows, {dtype} (n, {_shape(wanted)}), "
             f"got {file.features.dtype} (n, {_shape(found)})"
         )
-    rows = Gathered(label, id_name if id_name in file.names else None)
+    rows = RoleColumns(label, id_name if id_name in file.names else None)
     gather(file, rows.by_name)
     ids = None if rows.ids is None else rows.ids.all()
-    return Verified(file.path, file.features.astype(source.features.dtype, copy=False), rows.labels.all(), ids)
+    return VerifiedRows(file.path, file.features.astype(dtype, copy=False), rows.labels.all(), ids)
 
 
 def _label_name(file: ArrayFile, name: str | None) -> str:
@@ -233,11 +236,13 @@ def _label_name(file: ArrayFile, name: str | None) -> str:
         name = next((name for name in LABELS if name in file.shapes), None)
         if name is None:
             raise InputError(
-                f"{file.path} must have labels under y or labels, or name them by --label; its arrays are {listed(file.shapes)}"
+                f"{file.path} must have labels under y or labels, or name them by --label; its arrays are "
+                f"{listed(file.shapes)}"
             )
     if name in file.shapes and name not in file.names:
         raise InputError(
-            f"{file.path}: {shown(name)} must have one label for each of {file.rows:,} rows, got the shape {file.shapes[name]}"
+            f"{file.path}: {shown(name)} must have one label for each of {file.rows:,} rows, got the shape "
+            f"{file.shapes[name]}"
         )
     require_column(file, name, "--label")
     return name

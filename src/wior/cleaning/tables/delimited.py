@@ -1,8 +1,8 @@
 """CSV and TSV files.
 
-The first look at a file finds where each row begins. So rows are read in pieces that end where a row ends (Arrow's own pieces lose
-a letter where a line break in quotation marks lies across two of them), any row is found again at once, and a copy keeps every byte
-of the cells that stay.
+The first look at a file finds where each row begins. So rows are read in pieces that end where a row ends (Arrow's own
+pieces lose a letter where a line break in quotation marks lies across two of them), any row is found again at once, and
+a copy keeps every byte of the cells that stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records and cells of delimited text, as bytes.
 
-A cell that begins with a quotation mark goes on to the closing one, "" inside is one mark, and what follows up to the delimiter
-belongs to it as it stands; a mark elsewhere is a letter. So Python's csv module and Arrow read, too.
+A cell that begins with a quotation mark goes on to the closing one, "" inside is one mark, and what follows up to the
+delimiter belongs to it as it stands; a mark elsewhere is a letter. So Python's csv module and Arrow read, too.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Delimited:
         return b'"%s"' % cell.replace(b'"', b'""') if self._special.search(cell) else cell
 
     def _only_around_cells(self, letters: np.ndarray, quotes: np.ndarray) -> bool:
-        """Whether counting quotation marks tells what is inside: every second one must stand where a cell begins, or double the one before."""
+        """Whether counting quotation marks tells what is inside: every second one must stand where a cell begins, or
+        double the one before.
+        """
         before = letters[quotes[::2] - 1]
         starts = np.isin(before, [ord(self.delimiter), LINE_FEED, CARRIAGE_RETURN, QUOTE])
         return bool((starts | (quotes[::2] == 0)).all())

@@ -17,9 +17,9 @@ from PIL import ExifTags, Image, ImageOps
 
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.errors import InputError, counted, listed, shown
+from wior.cleaning.tables.job import Job, Labels, VerifiedRows
 from wior.cleaning.tables.roles import Roles
 from wior.cleaning.tables.row_file import RowFile
-from wior.cleaning.tables.source import Source, Training, Verified
 from wior.streaming.memory import aligned
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -100,7 +100,8 @@ class ImageFolder:
             if not entry.is_dir():
                 if _is_image(entry):
                     raise InputError(
-                        f"{entry} lies in no class; images must lie in folders named by their classes, {self.path.name}/class/{entry.name}"
+                        f"{entry} lies in no class; images must lie in folders named by their classes, "
+                        f"{self.path.name}/class/{entry.name}"
                     )
                 strange.append(entry.name)
                 continue
@@ -158,27 +159,46 @@ class Look(NamedTuple):
         return box
 
 
-def read_images(file: RowFile, roles: Roles) -> Training:
+def read_images(file: RowFile, roles: Roles) -> Job:
     assert isinstance(file, ImageFolder)
     for option, value in (("--label", roles.label), ("--id", roles.id), ("--ignore", roles.ignored)):
         if value:
             raise InputError(f"{file.path}: {option} is for tables; the labels of images are the folders they lie in")
     if roles.verified is not None:
         raise InputError(
-            f"{file.path}: images have no verified column; give a folder of verified images, class/name.png, by --verified"
+            f"{file.path}: images have no verified column; give a folder of verified images, class/name.png, by "
+            "--verified"
         )
     look, note = _choose_look(file)
-    report = {
+    labels = _labels(file)
+    fates = {
         IMAGE: {"kind": "pictures", "shape": [file.rows, *look.shape]},
-        CLASS: {"kind": "label", "values": len(set(file.labels))},
+        CLASS: {"kind": "label", "values": len(labels.names)},
     }
-    source = Source(file, CLASS, file.ids, file.labels, _features(file, look), [], report, look.shape)
-    return Training(source, None, [*file.notes, *note], functools.partial(read_like, look))
+    return Job(
+        file,
+        CLASS,
+        file.ids,
+        labels.names,
+        labels.codes,
+        _features(file, look),
+        [],
+        fates,
+        functools.partial(read_like, look),
+        look.shape,
+        [*file.notes, *note],
+    )
 
 
-def read_like(look: Look, file: RowFile) -> Verified:
+def read_like(look: Look, file: RowFile) -> VerifiedRows:
     assert isinstance(file, ImageFolder)
-    return Verified(file.path, _features(file, look), file.labels, None, file.ids, file.notes)
+    return VerifiedRows(file.path, _features(file, look), _labels(file), None, file.ids, file.notes)
+
+
+def _labels(file: ImageFolder) -> Labels:
+    names = sorted({label for label, _ in file.files})
+    place = {name: at for at, name in enumerate(names)}
+    return Labels(np.array([place[label] for label, _ in file.files], np.int32), names)
 
 
 def _choose_look(file: ImageFolder) -> tuple[Look, list[str]]:
@@ -191,7 +211,10 @@ def _choose_look(file: ImageFolder) -> tuple[Look, list[str]]:
     if max(commonest) > SIDE:
         width, height = SIDE, SIDE
     other = file.rows - sizes[width, height]
-    scaled = f"{counted(other, 'image')} of {file.rows:,} scaled to {width} × {height} pixels, with black beside those of another shape"
+    scaled = (
+        f"{counted(other, 'image')} of {file.rows:,} scaled to {width} × {height} pixels, "
+        "with black beside those of another shape"
+    )
     return Look(width, height, gray), [scaled] if other else []
 
 

@@ -1,7 +1,8 @@
-"""`read`: training rows and verified rows, as the task to find wrong labels."""
+"""`read`: rows to judge and verified rows, as the job to find wrong labels."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import numpy as np
 from wior.cleaning.tables.arrays import read_arrays
 from wior.cleaning.tables.errors import InputError, counted, listed, shown
 from wior.cleaning.tables.images import read_images
+from wior.cleaning.tables.job import UNKNOWN, Job, Labels, VerifiedRows
 from wior.cleaning.tables.opening import open_rows
 from wior.cleaning.tables.roles import Roles
 from wior.cleaning.tables.row_file import RowFile
-from wior.cleaning.tables.source import Source, Task, Training, Verified
-from wior.cleaning.tables.tables import read_table
+from wior.cleaning.tables.tabular import read_table
 
-READERS: dict[str, Callable[[RowFile, Roles], Training]] = {
+READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
     "table": read_table,
     "arrays": read_arrays,
     "images": read_images,
@@ -32,78 +33,95 @@ def read(
     verified_column: str | None,
     id_column: str | None = None,
     ignore: Sequence[str] = (),
-) -> Task:
-    """The rows of `train`, and those whose labels are right: the rows of `verified`, or those marked in `verified_column`."""
+) -> Job:
+    """The rows of `train`, and those whose labels are right: the rows of `verified`, or those marked in a column."""
     if (verified is None) == (verified_column is None):
         raise InputError(
             f"give {'either' if verified else 'one of'} --verified, a file of verified rows, "
             "or --verified-column, a column that marks them" + (", not both" if verified else "")
         )
     file = open_rows(train)
-    training = READERS[file.kind](file, Roles(label, id_column, verified_column, ignore))
-    source = training.source
-    notes = list(training.notes)
+    job = READERS[file.kind](file, Roles(label, id_column, verified_column, ignore))
     if verified is None:
-        assert training.marked is not None
-        places = np.flatnonzero(training.marked)
-        if not len(places):
-            raise InputError(f"{file.path}: no row is marked as verified in the column {shown(str(verified_column))}")
-        known = {int(place): str(source.labels[place]) for place in places}
-        features, labels = source.features[places], source.labels[places]
+        job = _with_marked(job, str(verified_column))
     else:
         other = open_rows(verified)
         if other.kind != file.kind:
             raise InputError(f"{other.path} must be as the training rows are, {KINDS[file.kind]}")
-        rows = training.read_verified(other)
-        known = match(source, rows)
-        features, labels = rows.features, rows.labels
-        notes += [*rows.notes, *_notes_on_known(source, known)]
-    judged = np.delete(np.arange(file.rows), list(known))
-    if not len(judged):
+        job = _with_verified(job, job.like(other))
+    if not len(job.judged):
         raise InputError(f"{file.path}: every row is verified, none is left to be judged")
-    return Task(source, judged, features, labels, known, notes + _notes_on_classes(source, labels))
+    return dataclasses.replace(job, notes=[*job.notes, *_notes_on_classes(job)])
 
 
-def match(source: Source, verified: Verified) -> dict[int, str]:
-    """Training rows that are verified ones, by their ids or else by all their features, with the right label."""
-    if verified.ids is not None:
-        right = _one_label_each(verified, verified.ids.tolist(), "the same id")
-        return {place: right[key] for place, key in enumerate(source.ids.tolist()) if key in right}
-    keys = [row.tobytes() for row in verified.features]
-    right = _one_label_each(verified, keys, "the same features")
-    same = ((place, right.get(row.tobytes())) for place, row in enumerate(source.features))
-    return {place: label for place, label in same if label is not None}
+def _with_marked(job: Job, column: str) -> Job:
+    assert job.marked is not None
+    places = np.flatnonzero(job.marked)
+    if not len(places):
+        raise InputError(f"{job.path}: no row is marked as verified in the column {shown(column)}")
+    right = np.where(job.marked, job.given, UNKNOWN).astype(np.int32)
+    return dataclasses.replace(job, right=right, verified_features=job.features[places], verified=job.given[places])
 
 
-def _one_label_each(verified: Verified, keys: Sequence[str | bytes], what: str) -> dict[str | bytes, str]:
+def _with_verified(job: Job, rows: VerifiedRows) -> Job:
+    classes = sorted({*job.classes, *rows.labels.names})
+    given, verified = Labels(job.given, job.classes).among(classes), rows.labels.among(classes)
+    right = match(job, rows, verified)
+    return dataclasses.replace(
+        job,
+        classes=classes,
+        given=given,
+        right=right,
+        verified_features=rows.features,
+        verified=verified,
+        notes=[*job.notes, *rows.notes, *_notes_on_known(given, right)],
+    )
+
+
+def match(job: Job, rows: VerifiedRows, verified: np.ndarray) -> np.ndarray:
+    """(n,) The right label of the rows that are verified ones, by their ids or else by all their features."""
+    right = np.full(len(job.ids), UNKNOWN, np.int32)
+    by_id = rows.ids is not None
+    keys = rows.ids.tolist() if rows.ids is not None else [row.tobytes() for row in rows.features]
+    labels = _one_label_each(rows, keys, verified, "the same id" if by_id else "the same features")
+    for place, key in enumerate(job.ids.tolist() if by_id else (row.tobytes() for row in job.features)):
+        if key in labels:
+            right[place] = labels[key]
+    return right
+
+
+def _one_label_each(
+    rows: VerifiedRows, keys: Sequence[str | bytes], verified: np.ndarray, what: str
+) -> dict[str | bytes, int]:
     firsts: dict[str | bytes, int] = {}
     for place, key in enumerate(keys):
         first = firsts.setdefault(key, place)
-        labels = [str(verified.labels[row]) for row in (first, place)]
-        if labels[0] != labels[1]:
-            rows = [f"row {row + 1}" if verified.names is None else verified.names[row] for row in (first, place)]
+        if verified[first] != verified[place]:
+            named = [f"row {row + 1}" if rows.names is None else rows.names[row] for row in (first, place)]
+            labels = [rows.labels.name(row) for row in (first, place)]
             raise InputError(
-                f"{verified.path}: {rows[0]} and {rows[1]} have {what} and different labels, {listed(labels)}"
+                f"{rows.path}: {named[0]} and {named[1]} have {what} and different labels, {listed(labels)}"
             )
-    return {key: str(verified.labels[first]) for key, first in firsts.items()}
+    return {key: int(verified[first]) for key, first in firsts.items()}
 
 
-def _notes_on_known(source: Source, known: dict[int, str]) -> list[str]:
-    if not known:
+def _notes_on_known(given: np.ndarray, right: np.ndarray) -> list[str]:
+    known = right != UNKNOWN
+    if not known.any():
         return []
-    other = sum(source.labels[place] != label for place, label in known.items())
-    return [
-        f"{counted(len(known), 'training row')} found among the verified rows and not judged; {other:,} with another label than the verified one"
-    ]
+    found = counted(int(known.sum()), "training row")
+    other = int((given[known] != right[known]).sum())
+    return [f"{found} found among the verified rows and not judged; {other:,} with another label than the verified one"]
 
 
-def _notes_on_classes(source: Source, verified: np.ndarray) -> list[str]:
-    given, right = ({str(label) for label in labels} for labels in (source.labels, verified))
-    if len(given | right) < 2:
-        raise InputError(f"{source.path}: all labels are {listed(given)}; there must be two classes at least")
+def _notes_on_classes(job: Job) -> list[str]:
+    if len(job.classes) < 2:
+        raise InputError(f"{job.path}: all labels are {listed(job.classes)}; there must be two classes at least")
+    given, right = (np.bincount(codes, minlength=len(job.classes)) > 0 for codes in (job.given, job.verified))
+    names = np.array(job.classes)
     notes = []
-    if given - right:
-        notes.append(f"no verified row has the label {listed(sorted(given - right))}")
-    if right - given:
-        notes.append(f"no training row has the label {listed(sorted(right - given))}, which verified rows have")
+    if (given & ~right).any():
+        notes.append(f"no verified row has the label {listed(names[given & ~right])}")
+    if (right & ~given).any():
+        notes.append(f"no training row has the label {listed(names[right & ~given])}, which verified rows have")
     return notes

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from wior.cleaning.tables.cells import FALSE, NAMELESS, TRUE, Cells
 from wior.cleaning.tables.errors import InputError, at, shown
+from wior.cleaning.tables.job import Labels
 from wior.cleaning.tables.row_file import RowFile, require_column
 
 LONGEST = 200  # of an id or a label; every row has room for the longest one
@@ -37,8 +38,8 @@ class Roles(NamedTuple):
                 raise InputError(f"the column {shown(name)} is named both by {roles[name]} and by {option}")
 
 
-class Labels:
-    """The labels of all rows, as numbers of classes until the end."""
+class LabelColumn:
+    """The labels of all rows, each text once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -50,11 +51,11 @@ class Labels:
         numbers = [self.numbers.setdefault(text, len(self.numbers)) for text in encoded.dictionary.to_pylist()]
         self.codes.append(np.array(numbers, np.int32)[encoded.indices.to_numpy()])
 
-    def all(self) -> np.ndarray:
-        return np.array(list(self.numbers))[np.concatenate(self.codes)]
+    def all(self) -> Labels:
+        return Labels(np.concatenate(self.codes), list(self.numbers))
 
 
-class Ids:
+class IdColumn:
     """The ids of all rows."""
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class Ids:
             raise InputError(f"{self.where}: rows {first + 1} and {again + 1} have the same id {shown(text)}")
 
 
-class Marks:
+class MarkColumn:
     """Whether each row is marked as verified."""
 
     def __init__(self) -> None:
@@ -104,13 +105,13 @@ class Collector(Protocol):
     def add(self, cells: Cells) -> None: ...
 
 
-class Gathered:
+class RoleColumns:
     """The columns with roles, while a file is read."""
 
     def __init__(self, label: str, id_column: str | None = None, verified: str | None = None):
-        self.labels = Labels()
-        self.ids = None if id_column is None else Ids()
-        self.marks = None if verified is None else Marks()
+        self.labels = LabelColumn()
+        self.ids = None if id_column is None else IdColumn()
+        self.marks = None if verified is None else MarkColumn()
         columns = {label: self.labels, id_column: self.ids, verified: self.marks}
         self.by_name: dict[str, Collector] = {
             name: column for name, column in columns.items() if name is not None and column is not None

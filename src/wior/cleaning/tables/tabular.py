@@ -10,15 +10,15 @@ import numpy as np
 
 from wior.cleaning.tables.columns import Column, Ignored, Survey
 from wior.cleaning.tables.errors import MOST_SHOWN, InputError, counted, listed, shown
-from wior.cleaning.tables.roles import Gathered, Roles, gather, row_numbers
+from wior.cleaning.tables.job import Job, VerifiedRows
+from wior.cleaning.tables.roles import RoleColumns, Roles, gather, row_numbers
 from wior.cleaning.tables.row_file import RowFile
-from wior.cleaning.tables.source import Source, Training, Verified
 from wior.streaming.memory import aligned
 
 PANDAS_INDEX = "__index_level_"
 
 
-def read_table(file: RowFile, roles: Roles) -> Training:
+def read_table(file: RowFile, roles: Roles) -> Job:
     if roles.label is None:
         raise InputError(
             f"{file.path}: name the column with the labels by --label; the columns are {listed(file.names)}"
@@ -26,50 +26,50 @@ def read_table(file: RowFile, roles: Roles) -> Training:
     roles.require(file)
     reserved = {roles.label, roles.id, roles.verified, *roles.ignored}
     surveys = {name: Survey() for name in file.names if name not in reserved and not name.startswith(PANDAS_INDEX)}
-    found = Gathered(roles.label, roles.id, roles.verified)
+    found = RoleColumns(roles.label, roles.id, roles.verified)
     gather(file, {**surveys, **found.by_name})
     if found.ids is not None:
         found.ids.require_different()
     columns = {name: survey.column() for name, survey in surveys.items()}
     used = {name: column for name, column in columns.items() if column.width}
-    report = _report(file, roles, columns, len(found.labels.numbers))
-    ignored = {name: entry["why"] for name, entry in report.items() if "why" in entry}
+    fates = _fates(file, roles, columns, len(found.labels.numbers))
+    ignored = {name: fate["why"] for name, fate in fates.items() if "why" in fate}
     if not used:
         reasons = "; ".join(f"{shown(name)}: {why}" for name, why in list(ignored.items())[:MOST_SHOWN])
         raise InputError(f"{file.path} has no column to learn from" + (f" ({reasons})" if reasons else ""))
-    source = Source(
+    labels = found.labels.all()
+    classes = sorted(labels.names)
+    return Job(
         file,
         roles.label,
         row_numbers(file.rows) if found.ids is None else found.ids.all(),
-        found.labels.all(),
+        classes,
+        labels.among(classes),
         _features(file, used, {}),
         [name for name in file.names if name != roles.label],
-        report,
-    )
-    notes = [f"column {shown(name)} is ignored: {why}" for name, why in ignored.items()]
-    return Training(
-        source,
-        None if found.marks is None else found.marks.all(),
-        notes,
+        fates,
         functools.partial(read_like, roles.label, roles.id, used),
+        notes=[f"column {shown(name)} is ignored: {why}" for name, why in ignored.items()],
+        marked=None if found.marks is None else found.marks.all(),
     )
 
 
-def read_like(label: str, id_column: str | None, columns: Mapping[str, Column], file: RowFile) -> Verified:
+def read_like(label: str, id_column: str | None, columns: Mapping[str, Column], file: RowFile) -> VerifiedRows:
     """Verified rows, with features as the training table has them."""
     missing = [name for name in (label, *columns) if name not in file.names]
     if missing:
         raise InputError(f"{file.path} must have the columns of the training table; it lacks {listed(missing)}")
-    found = Gathered(label, id_column if id_column in file.names else None)
+    found = RoleColumns(label, id_column if id_column in file.names else None)
     gather(file, found.by_name)
     unseen: dict[str, int] = {}
     features = _features(file, columns, unseen)
     notes = [
-        f"{file.path}: {counted(rows, 'row')} of column {shown(name)} hold what the training table lacks; they count as none of its values"
+        f"{file.path}: {counted(rows, 'row')} of column {shown(name)} hold what the training table lacks; they count "
+        "as none of its values"
         for name, rows in unseen.items()
     ]
     ids = None if found.ids is None else found.ids.all()
-    return Verified(file.path, features, found.labels.all(), ids, None, notes)
+    return VerifiedRows(file.path, features, found.labels.all(), ids, None, notes)
 
 
 def _features(file: RowFile, columns: Mapping[str, Column], unseen: dict[str, int]) -> np.ndarray:
@@ -93,7 +93,7 @@ def _features(file: RowFile, columns: Mapping[str, Column], unseen: dict[str, in
     return features
 
 
-def _report(file: RowFile, roles: Roles, columns: Mapping[str, Column], classes: int) -> dict[str, Any]:
+def _fates(file: RowFile, roles: Roles, columns: Mapping[str, Column], classes: int) -> dict[str, Any]:
     """What became of every column, in the order of the file."""
     others: dict[str, dict[str, Any]] = {
         **{name: {"kind": "ignored", "why": "named by --ignore"} for name in roles.ignored},
