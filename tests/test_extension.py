@@ -1,44 +1,57 @@
-"""What is defined outside of the package runs like what is inside: an order that learns, a problem class, a method."""
+"""What is defined outside of the package runs like what is inside: orders, a method, a problem class.
+
+On eight devices they are run by `extensions` in `on_eight_devices.py`.
+"""
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import extensions
 import runs
 import wior
+from extensions import HeavyBall, LargestFirst, ThereBackAgain, penalized_error, validation_error
 from wior.algorithms import Algorithm
 from wior.algorithms.algorithm import BatchKinds, Seen, State, one
-from wior.orders import AdaptiveOrder, RandomReshuffling, next_line
-from wior.problems import Bilevel, Problem
+from wior.orders import Incremental, RandomReshuffling
+from wior.problems import Bilevel
 from wior.problems.restated import restated
 
+RIDGE, *RIDGE_START = extensions.ridge()
+HEAVY_BALL = HeavyBall(0.01, 0.02, 0.03)
+# a problem, a method, a start and an order; x has a `PerExample` leaf in each
+RUNS = {
+    "an order that learns": (runs.problem(), runs.ALGORITHM, *runs.start(), LargestFirst()),
+    "an order of permutations": (runs.problem(), runs.ALGORITHM, *runs.start(), ThereBackAgain()),
+    "a method": (runs.problem(), HEAVY_BALL, *runs.start(), RandomReshuffling()),
+    "a method under an order that learns": (runs.problem(), HEAVY_BALL, *runs.start(), LargestFirst()),
+    "a problem": (RIDGE, runs.ALGORITHM, *RIDGE_START, RandomReshuffling()),
+}
 
-class Lengths(NamedTuple):
-    line: jax.Array
-    lengths: jax.Array  # of the vectors of the batches of the line
+
+def same(a, b):
+    for one_leaf, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(one_leaf, other)
 
 
-@dataclasses.dataclass(frozen=True)
-class LargestFirst(AdaptiveOrder):
-    """Examples of batches with long derivatives come first in the next pass."""
-
-    def start(self, key, n, chunk, batch, width, dtype):
-        first = RandomReshuffling().one_pass(key, jnp.uint32(0), n)
-        line = jnp.concatenate([first, jnp.zeros(2 * chunk, jnp.int32)])
-        return Lengths(line, jnp.zeros(-(-(n + chunk) // batch), dtype))
-
-    def observe(self, memory, batch_number, vector):
-        return memory._replace(lengths=memory.lengths.at[batch_number].set(jnp.linalg.norm(vector)))
-
-    def rebuild(self, memory, tail, taken, n, chunk, batch):
-        place = tail + jnp.arange(n)
-        length = jnp.where(place < taken, memory.lengths[jnp.minimum(place // batch, len(memory.lengths) - 1)], 0)
-        sorted_pass = jax.lax.dynamic_slice(memory.line, (tail,), (n,))[jnp.argsort(-length)]
-        return Lengths(next_line(memory.line, sorted_pass, tail, taken, chunk), jnp.zeros_like(memory.lengths))
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_ones_own_resumes_and_sweeps(name, tmp_path):
+    *arguments, order = RUNS[name]
+    options = {"order": order, "batch_size": (3, 5), "seed": 3, "record_every": 7}
+    whole = wior.solve(*arguments, steps=40, **options)
+    for before, after in zip(jax.tree.leaves(arguments[2]), jax.tree.leaves(whole.x), strict=True):
+        assert np.abs(after - before).min() > 1e-6
+    wior.solve(*arguments, steps=17, checkpoint=tmp_path / "run", **options)
+    resumed = wior.solve(*arguments, steps=40, checkpoint=tmp_path / "run", **options)
+    same(whole.state, resumed.state)
+    rates = [0.004, arguments[1].outer_lr]
+    swept = wior.sweep(*arguments, grid={"outer_lr": rates}, seeds=[2, 3], steps=40, order=order, batch_size=(3, 5))
+    for found, expected in zip(jax.tree.leaves((swept.x, swept.y)), jax.tree.leaves((whole.x, whole.y)), strict=True):
+        np.testing.assert_allclose(found[1, 1], expected, rtol=1e-11)
+        assert np.abs(found[0, 1] - expected).max() > 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,18 +104,13 @@ def test_an_order_that_learns(batch):
         np.testing.assert_array_equal(after, expected)
 
 
-def test_an_order_that_learns_resumes_and_sweeps(tmp_path):
-    options = {"order": LargestFirst(), "steps": 40}
-    whole = runs.solve(**options)
-    runs.solve(**{**options, "steps": 17}, checkpoint=tmp_path / "run")
-    resumed = runs.solve(**options, checkpoint=tmp_path / "run")
-    np.testing.assert_array_equal(whole.x["dense"], resumed.x["dense"])
-    x0, y0 = runs.start()
-    swept = wior.sweep(
-        runs.problem(), runs.ALGORITHM, x0, y0, grid={"outer_lr": [0.01]}, seeds=[3], order=LargestFirst(),
-        batch_size=(3, 5), steps=40,
-    )  # fmt: skip
-    np.testing.assert_allclose(swept.x["dense"][0, 0], whole.x["dense"], rtol=1e-12)
+def test_an_order_of_permutations():
+    read = read_by(ThereBackAgain(), 3, 6)
+    for there, back, again in (read[:3], read[3:]):
+        assert sorted(there) == list(range(N))
+        np.testing.assert_array_equal(back, there[::-1])
+        np.testing.assert_array_equal(again, there)
+    assert not np.array_equal(read[0], read[3])
 
 
 def test_an_order_without_reorder_in_a_conditional_problem():
@@ -115,44 +123,36 @@ def test_an_order_without_reorder_in_a_conditional_problem():
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Ridge(Problem):
-    """A problem class of one's own: the strength exp(x) of a ridge regression, restated as a bilevel problem."""
-
-    training: object
-    validation: object
-
-    name = "ridge"
-    special_case_of = Bilevel
-    _losses = ()
-    _data = ("training", "validation")
-
-    def sizes(self):
-        return {"outer": len(self.validation[1]), "inner": len(self.training[1])}
-
-    def check(self, x, y, batches=None):
-        self.restated().check(x, y, batches)
-
-    def restated(self):
-        return Bilevel(_validation_error, _penalized_error, self.validation, self.training)
-
-
-def _validation_error(x, y, rows):
-    return jnp.mean((rows[0] @ y - rows[1]) ** 2)
-
-
-def _penalized_error(x, y, rows):
-    return _validation_error(x, y, rows) + jnp.exp(x) * jnp.sum(y * y)
+def test_a_method():
+    """On f = ½ (b y − 1)² + ½ x², g = ½ (y − a x)², against a loop over the data in their own order."""
+    a, b = np.array([0.5, 2.0, -1.0]), np.array([1.5, 0.7])
+    problem = Bilevel(
+        lambda x, y, rows: jnp.mean(0.5 * (rows * y - 1) ** 2) + 0.5 * x**2,
+        lambda x, y, rows: jnp.mean(0.5 * (y - rows * x) ** 2),
+        b, a,
+    )  # fmt: skip
+    eta, gamma, rho, beta = 0.1, 0.3, 0.4, 0.6
+    method = HeavyBall(eta, gamma, rho, momentum=beta)
+    found = wior.solve(problem, method, 0.8, -0.3, order=Incremental(), batch_size=1, steps=9).state
+    x, y, u, push = 0.8, -0.3, 0.0, 0.0
+    for step in range(9):
+        slope, scale = a[step % 3], b[step % 2]
+        push = beta * push + x + slope * u
+        x, y, u = x - eta * push, y - gamma * (y - slope * x), u - rho * (u - scale * (scale * y - 1))
+    np.testing.assert_allclose(found, (x, y, u, push), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"momentum must be a positive finite number, got -1\.0"):
+        HeavyBall(eta, gamma, rho, momentum=-1.0)
 
 
 def test_a_problem_class():
-    rng = np.random.default_rng(0)
-    rows = lambda n: (rng.normal(size=(n, 3)), rng.normal(size=n))
-    training, validation = rows(20), rows(12)
-    own, plain = Ridge(training, validation), Bilevel(_validation_error, _penalized_error, validation, training)
-    assert isinstance(restated(own, Bilevel), Bilevel)
-    options = {"batch_size": 4, "steps": 30}
-    arguments = wior.WiORBO(0.1, 0.1, 0.1), jnp.zeros(()), jnp.zeros(3)
-    np.testing.assert_array_equal(wior.solve(own, *arguments, **options).x, wior.solve(plain, *arguments, **options).x)
+    """Ridge is the bilevel problem that it is restated as, and is refused by methods that solve neither."""
+    plain = Bilevel(validation_error, penalized_error, RIDGE.validation, RIDGE.training)
+    assert isinstance(restated(RIDGE, Bilevel), Bilevel)
+    options = {"batch_size": (3, 5), "seed": 3, "steps": 40, "record_every": 7}
+    solved = [wior.solve(problem, runs.ALGORITHM, *RIDGE_START, **options) for problem in (RIDGE, plain)]
+    same(*(result.state for result in solved))
     with pytest.raises(TypeError, match="WiORMinimax solves Minimax problems; the problem given is Ridge"):
-        wior.solve(own, wior.WiORMinimax(0.1, 0.1), *arguments[1:], **options)
+        wior.solve(RIDGE, wior.WiORMinimax(0.1, 0.1), *RIDGE_START, **options)
+    start = {**RIDGE_START[0], "weights": wior.PerExample(jnp.zeros(4))}
+    with pytest.raises(ValueError, match=r"x0\['weights'\] is PerExample with shape \(4,\); its first axis must be 40"):
+        wior.solve(RIDGE, runs.ALGORITHM, start, RIDGE_START[1], **options)

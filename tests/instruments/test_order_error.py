@@ -1,5 +1,7 @@
 """The paper's assumption on an order, measured: against a naive twin, and with the α that theory gives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from wior.orders import FlipFlop, Herding, Incremental, Independent, RandomReshu
 M, N, P, D = 60, 96, 2, 3
 
 
+@functools.cache  # so that measurements of one shape are one program
 def problem():
     rng = np.random.default_rng(0)
     outer_data, inner_data = rng.normal(size=(M, D + P)), rng.normal(size=(N, D))
@@ -57,6 +60,7 @@ def test_alpha_is_one_for_independent_draws_and_two_for_permutations(order, alph
         assert np.all(found.largest[name] <= bound * (1 + 1e-9))
 
 
+@functools.cache
 def drawn_problem(n):
     rng = np.random.default_rng(0)
     outer = lambda x, y, b: jnp.mean((b[:, :D] @ y + b[:, D:] @ x) ** 2)

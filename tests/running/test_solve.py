@@ -12,7 +12,7 @@ import pytest
 
 import runs
 import wior
-from wior.orders import BY_NAME, Herding, Independent, RandomReshuffling, ShuffleOnce
+from wior.orders import BY_NAME, Herding, Incremental, Independent, RandomReshuffling, ShuffleOnce
 from wior.running import block
 from wior.running.plan import make_plan
 
@@ -91,22 +91,22 @@ def test_x0_and_y0_survive_the_run():
 
 
 def test_the_adjoint_is_projected_when_an_epoch_starts_and_only_then():
-    # one example at each level: every step is an epoch, so u enters each step inside the ball
-    rng = np.random.default_rng(0)
-    data = {"a": rng.normal(size=(1, 2))}
+    """With three examples and batches of one, before steps 0, 3 and 6; u is outside of the ball before the others too."""
+    examples, radius, steps = 3, 0.25, 8
+    data = {"a": np.random.default_rng(0).normal(size=(examples, 2))}
     problem = wior.Bilevel(
         lambda x, y, b: jnp.mean(b["a"] @ y) * 100, lambda x, y, b: 0.5 * jnp.sum((y - x) ** 2), data, data
     )
-    algorithm = wior.WiORBO(0.1, 0.1, 0.5, radius=0.25)
-    run = lambda steps, batch=1: wior.solve(
-        problem, algorithm, jnp.zeros(2), jnp.zeros(2), steps=steps, batch_size=batch
-    )
-    f_y = 100 * data["a"][0]
+    algorithm = wior.WiORBO(0.1, 0.1, 0.5, radius=radius)
+    result = wior.solve(problem, algorithm, jnp.zeros(2), jnp.zeros(2), order=Incremental(), steps=steps, batch_size=1)
     u = np.zeros(2)
-    for _ in range(3):
-        u = u * min(1, 0.25 / max(np.linalg.norm(u), 1e-300))
+    for step in range(steps):
+        if step % examples == 0:
+            u = u * min(1, radius / max(np.linalg.norm(u), 1e-300))
+        f_y = 100 * data["a"][step % examples]
         u = u - 0.5 * (u - f_y)
-    np.testing.assert_allclose(run(3).state.u, u, rtol=1e-12)
+        assert np.linalg.norm(u) > 2 * radius
+    np.testing.assert_allclose(result.state.u, u, rtol=1e-12)
 
 
 def test_seconds_end_a_run():

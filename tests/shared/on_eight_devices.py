@@ -25,6 +25,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import problems
 import wior
+from extensions import HeavyBall, LargestFirst, ridge
 from wior.instruments.communication import communication, of_program, one_step
 from wior.instruments.methods import classes
 from wior.orders import Herding, RandomReshuffling
@@ -168,6 +169,19 @@ def fixed_batches(folder):
 
 def herding(folder):
     close(run(mesh(), order=Herding()), run(order=Herding()))
+
+
+def own(folder):
+    """A method and a problem class of a user's own, under an order of their own that learns."""
+    problem, x0, y0 = ridge(M, N, 8)
+    arguments = problem, HeavyBall(0.01, 0.02, 0.02), x0, y0
+    options = {"order": LargestFirst(), "batch_size": (8, 16), "steps": 30, "record_every": 7}
+    on = wior.Layout(two_axes(), rows="batch", parameters="model")
+    whole = wior.solve(*arguments, mesh=on, **options)
+    close(whole, wior.solve(*arguments, **options))
+    assert whole.x["weights"].rows.sharding.spec == PartitionSpec("batch")
+    wior.solve(*arguments, mesh=on, checkpoint=folder, **options | {"steps": 14})
+    identical(whole, wior.solve(*arguments, mesh=on, checkpoint=folder, **options))
 
 
 def _case(name, order=RandomReshuffling(), **options):
@@ -411,7 +425,7 @@ def bad_input(folder):
 
 
 QUICK = (
-    bilevel, rows_split, parameters_split, minimax, conditional, volume,
+    bilevel, rows_split, parameters_split, minimax, conditional, own, volume,
     layouts, damage_of_what_is_split, checksums_of_split_arrays, streamed, another_run_is_refused, bad_input,
 )  # fmt: skip
 SLOW = (
