@@ -11,21 +11,7 @@ from wior import algorithms, baselines, orders, problems, streaming, tasks
 
 MODULES = (wior, algorithms, baselines, orders, problems, streaming, tasks)
 # names that are still to be written; it only ever gets shorter
-TO_DO = {
-    "AnotherRunError",
-    "Checkpoint",
-    "Interrupted",
-    "LabelCleaner",
-    "Layout",
-    "NonFiniteError",
-    "Result",
-    "SourceError",
-    "Streamed",
-    "SweepResult",
-    "from_parquet",
-    "solve",
-    "sweep",
-}
+TO_DO = {"LabelCleaner"}
 SECTION = re.compile(r"^(\w[\w ]*)\n(-{3,})$", re.MULTILINE)
 
 
