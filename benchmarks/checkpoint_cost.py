@@ -2,8 +2,8 @@
 
     python benchmarks/checkpoint_cost.py [--floats 1e4 1e6 1e8] [--folder FOLDER] [--json FILE]
 
-A save is measured by itself, on a state of so many float32 numbers from a device, fetched, checksummed and written. A whole run is
-measured too, on the first of the states, told to save as often as it may.
+A save is measured by itself, on a state of so many float32 numbers from a device, fetched, checksummed and written. A
+whole run is measured too, on the first of the states, told to save as often as it may.
 """
 
 from __future__ import annotations
@@ -125,8 +125,10 @@ def table(costs: Sequence[dict[str, float]]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {cost['floats']:.0e} | {cost['megabytes']:.2f} | {cost['save_seconds']:.3f} s | {cost['slowest_save_seconds']:.3f} s | "
-        f"{cost['checksum_seconds']:.4f} s | {cost['load_seconds']:.3f} s | {cost['interval_seconds']:.0f} s | {cost['share']:.2%} |"
+        f"| {cost['floats']:.0e} | {cost['megabytes']:.2f} | {cost['save_seconds']:.3f} s | "
+        f"{cost['slowest_save_seconds']:.3f} s | "
+        f"{cost['checksum_seconds']:.4f} s | {cost['load_seconds']:.3f} s | {cost['interval_seconds']:.0f} s | "
+        f"{cost['share']:.2%} |"
         for cost in costs
     ]
     return "\n".join(lines)
@@ -155,7 +157,8 @@ def main() -> None:
 def shown(found: dict[str, Any]) -> str:
     run = found["run"]
     return (
-        f"{table(found['saves'])}\n\nA run of {run['run_seconds']:.0f} s on {run['floats']:.0e} numbers, told to save every {run['every_seconds']} s, made {run['saves']} saves, "
+        f"{table(found['saves'])}\n\nA run of {run['run_seconds']:.0f} s on {run['floats']:.0e} numbers, told to save "
+        f"every {run['every_seconds']} s, made {run['saves']} saves, "
         f"which took {run['share']:.2%} of its time; the most by the clock is {found['most']:.0%}."
     )
 

@@ -1,11 +1,14 @@
-"""Wrong labels found by `LabelCleaner`, by cleanlab and by two simple rules, on real data with labels made wrong on purpose.
+"""Wrong labels found by `LabelCleaner`, by cleanlab and by two simple rules, on real data with labels made wrong on
+purpose.
 
-Every contestant has the same rows, the same verified rows and the same class of model: the network that `LabelCleaner` chooses by itself, trained by Adam
-where it is trained plainly. cleanlab gets probabilities of five-fold cross validation, with the verified rows added to every training part. The small-loss
-rule is told the share of wrong labels. Verified rows are drawn at random, after four of every class. A test accuracy is that of a plain model on the rows that are kept and the verified rows.
+Every contestant has the same rows, the same verified rows and the same class of model: the network that `LabelCleaner`
+chooses by itself, trained by Adam where it is trained plainly. cleanlab gets probabilities of five-fold cross
+validation, with the verified rows added to every training part. The small-loss rule is told the share of wrong labels.
+Verified rows are drawn at random, after four of every class. A test accuracy is that of a plain model on the rows that
+are kept and the verified rows.
 
-    python benchmarks/cleaning.py --out FILE.jsonl [--sets digits,cancer,…] [--rates 0,0.1,0.3,0.45,0.6] [--noises uniform,pairs] [--seeds 5] [--data DIR]
-    python benchmarks/cleaning.py --table FILE.jsonl
+    python benchmarks/cleaning.py --out FILE.jsonl [--sets digits,cancer,…] [--rates 0,0.1,0.3,0.45,0.6] [--noises
+    uniform,pairs] [--seeds 5] [--data DIR] python benchmarks/cleaning.py --table FILE.jsonl
 
 Runs that are in the file already are not made again. Needs cleanlab (pip install cleanlab), which the package does not.
 """

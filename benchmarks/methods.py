@@ -1,9 +1,10 @@
 """Microseconds and oracle calls a step for every method on the linear-softmax workload, in one run.
 
-All bilevel methods take batches of the same size in the same order. They are timed in turns, beside the single-loop step written by
-hand as one `lax.scan`, and ratios are of medians. A step of one method does more than a step of another: the column of backward passes says
-how much more. Memory is what the compiled block needs beside its arguments, at few and at many inner steps. Methods for the other
-classes run on softmax regressions of the same size, restated for their class, and are compared with the paper's own method there.
+All bilevel methods take batches of the same size in the same order. They are timed in turns, beside the single-loop
+step written by hand as one `lax.scan`, and ratios are of medians. A step of one method does more than a step of
+another: the column of backward passes says how much more. Memory is what the compiled block needs beside its arguments,
+at few and at many inner steps. Methods for the other classes run on softmax regressions of the same size, restated for
+their class, and are compared with the paper's own method there.
 
     python benchmarks/methods.py [--json FILE] [--turns 5] [--batch 250] [--seconds 0.4] [--only METHOD ...]
 """
@@ -137,7 +138,8 @@ def table(results: dict[str, Any]) -> str:
     reference = results["reference"]
     per = results["batch"] if isinstance(results["batch"], int) else results["batch"][0] * results["batch"][1]
     lines = [
-        f"**{results['workload']}**, random reshuffling; {reference}: {results['reference_microseconds']:.0f} µs a step.", "",
+        f"**{results['workload']}**, random reshuffling; {reference}: {results['reference_microseconds']:.0f} µs a "
+        "step.", "",
         f"| method | µs a step | to {reference} | µs a pass | passes | Gc(f) | Gc(g) | JV | HV | first call | memory |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
@@ -166,7 +168,8 @@ def verdicts(measured: list[dict[str, Any]]) -> str:
     later = sum(results["compiled_after_the_first_block"] for results in measured)
     return "\n".join(
         [
-            f"Calls are in batches. Memory is that of the compiled block, at {FEW} → {MANY} inner steps where there are any.",
+            f"Calls are in batches. Memory is that of the compiled block, at {FEW} → {MANY} inner steps where there "
+            "are any.",
             f"Programs compiled after a method's first block: {later}.",
             f"Within {LIMIT} of the hand-written scan: {within}.",
         ]

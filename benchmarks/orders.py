@@ -1,4 +1,6 @@
-"""Milliseconds for a million examples on the host, by order and number of examples: the best of five, compilation apart."""
+"""Milliseconds for a million examples on the host, by order and number of examples: the best of five, compilation
+apart.
+"""
 
 import time
 

@@ -2,9 +2,11 @@
 
     python benchmarks/scale.py [--only rows devices streaming checkpoints orders] [--json FILE]
 
-rows         microseconds a step for n from 10⁴ to 10⁹ (10¹² on request): resident bytes, one for each example, and a streamed source that makes its rows up.
-devices      a step split over 1 to 8 virtual devices of one processor, against the same step without a mesh. They share its cores: what is
-             measured is the overhead of splitting, not a speed-up. And what each device sends in a step, from the compiled program.
+rows         microseconds a step for n from 10⁴ to 10⁹ (10¹² on request): resident bytes, one for each example, and a
+streamed source that makes its rows up. devices      a step split over 1 to 8 virtual devices of one processor, against
+the same step without a mesh. They share its cores: what is
+             measured is the overhead of splitting, not a speed-up. And what each device sends in a step, from the
+             compiled program.
 streaming    memory-mapped files against the same rows on the device (`benchmarks/streaming.py`).
 checkpoints  seconds of a save, and its share of a run (`benchmarks/checkpoint_cost.py`).
 orders       milliseconds for a million examples on the host (`benchmarks/orders.py`).
@@ -163,7 +165,8 @@ def shown(name: str, found: Any) -> str:
     elif name == "devices":
         lines = ["| workload | devices | µs a step | against no mesh | each sends |", "| --- | --- | --- | --- | --- |"]
         lines += [
-            f"| {r['workload']} | {r['devices'] or 'no mesh'} | {r['microseconds']:.0f} | {r['ratio']:.2f} | {r['bytes_sent'] / 1e3:,.0f} kB |"
+            f"| {r['workload']} | {r['devices'] or 'no mesh'} | {r['microseconds']:.0f} | {r['ratio']:.2f} | "
+            f"{r['bytes_sent'] / 1e3:,.0f} kB |"
             for r in found
         ]
     elif name == "streaming":

@@ -91,7 +91,9 @@ def solved(work: Workload, order: wior.orders.Order, steps: int) -> tuple[Any, f
 
 
 def repeated(work: Workload, turns: int) -> dict[str, float]:
-    """Milliseconds of a call of `solve` for one step that compiles nothing, and of its check that no function has changed."""
+    """Milliseconds of a call of `solve` for one step that compiles nothing, and of its check that no function has
+    changed.
+    """
     algorithm, orders = wior.WiORBO(**RATES), (wior.orders.RandomReshuffling(),) * 2
     batches = (work.batch, work.batch)
     plan = make_plan(work.problem, algorithm, orders, batches, 1)
@@ -176,7 +178,8 @@ def measure_sweep(runs: int = 40) -> dict[str, Any]:
 def table(results: dict[str, Any]) -> str:
     lines = [
         f"{results['device']}, jax {results['jax']}. Microseconds a step; ratios are of medians within one run.", "",
-        "| workload | by hand | random reshuffling | ratio | herding | ratio | first call | repeated call | its check of the functions |",
+        "| workload | by hand | random reshuffling | ratio | herding | ratio | first call | repeated call | its check "
+        "of the functions |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for row in results["steps"]:
@@ -194,7 +197,8 @@ def table(results: dict[str, Any]) -> str:
         ]
         for row in results["cleaning"]:
             lines.append(
-                f"| {row['n']:,} | {row['microseconds']:.1f} | {row['data_bytes'] / 1e6:,.0f} MB | {row['peak_growth_bytes'] / 1e6:,.0f} MB |"
+                f"| {row['n']:,} | {row['microseconds']:.1f} | {row['data_bytes'] / 1e6:,.0f} MB | "
+                f"{row['peak_growth_bytes'] / 1e6:,.0f} MB |"
             )
     sweep = results["sweep"]
     lines += ["", f"{sweep['runs']} MLP runs under `sweep`: {sweep['together_us_a_run']:.1f} µs a step and run, against "

@@ -1,7 +1,7 @@
 """Steps a second of `wior.solve` on data that stay in a memory-mapped file against the same data on the device.
 
-Both are timed in turns within one run, and the ratio is of the medians, so that a busy machine slows both sides alike. The files are
-written first and so lie in the disk's cache.
+Both are timed in turns within one run, and the ratio is of the medians, so that a busy machine slows both sides alike.
+The files are written first and so lie in the disk's cache.
 
     python benchmarks/streaming.py [--json FILE] [--turns 7] [--rows 4e4 4e5]
 """
@@ -82,7 +82,8 @@ def table(results: dict[str, Any]) -> str:
         speed, ratio = row["steps_a_second"], row["ratio"]
         lines.append(
             f"| {row['workload']} | {row['rows']:,} | {row['file_bytes'] / 1e6:,.0f} MB | {speed['resident']:.1f} "
-            f"| {speed['inner level']:.1f} | {ratio['inner level']:.2f} | {speed['both levels']:.1f} | {ratio['both levels']:.2f} |"
+            f"| {speed['inner level']:.1f} | {ratio['inner level']:.2f} | {speed['both levels']:.1f} | "
+            f"{ratio['both levels']:.2f} |"
         )
     return "\n".join(lines)
 

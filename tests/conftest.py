@@ -1,10 +1,11 @@
 """Tests run in float64, where numbers are compared to many digits; what must hold in float32 says so itself.
 
-Compilation is most of their time, so XLA is told to hurry: what it leaves out makes programs fast, not right. What it has compiled is kept
-in pytest's cache, for the other workers and the next session, until `pytest --cache-clear` or until it takes more than `MOST_BYTES`; its name
-is a hash of the program, the versions and the flags, so a program that has changed is compiled. The subprocesses that some tests start run
-as users do. A process that has compiled many hundreds of programs runs out of memory maps, of which Linux allows 65530, and crashes
-in the next compilation; so they are given up before that.
+Compilation is most of their time, so XLA is told to hurry: what it leaves out makes programs fast, not right. What it
+has compiled is kept in pytest's cache, for the other workers and the next session, until `pytest --cache-clear` or
+until it takes more than `MOST_BYTES`; its name is a hash of the program, the versions and the flags, so a program that
+has changed is compiled. The subprocesses that some tests start run as users do. A process that has compiled many
+hundreds of programs runs out of memory maps, of which Linux allows 65530, and crashes in the next compilation; so they
+are given up before that.
 """
 
 import gc

@@ -1,8 +1,8 @@
 """Where every baseline ends on the closed-form quadratics: at the minimizer, or exactly where its bias puts it.
 
-Batches are all the data unless a method is meant to take the noise out by itself: SABA, SRBA and SPABA reach the minimizer from
-small batches with a constant step. The biased ones are compared with the point at which their own direction vanishes, in
-closed form, and that point with the minimizer: at the rate their theory states.
+Batches are all the data unless a method is meant to take the noise out by itself: SABA, SRBA and SPABA reach the
+minimizer from small batches with a constant step. The biased ones are compared with the point at which their own
+direction vanishes, in closed form, and that point with the minimizer: at the rate their theory states.
 """
 
 import functools

@@ -144,7 +144,9 @@ def kinds_of(algorithm, steps=6, batch=(2, 3), order=RandomReshuffling()):
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_kinds_come_from_one_stream_or_from_one_each(separate):
-    """Nine inner examples in batches of three: 2 + 1 + 1 batches a step from one stream, or each kind in passes of its own."""
+    """Nine inner examples in batches of three: 2 + 1 + 1 batches a step from one stream, or each kind in passes of its
+    own.
+    """
     algorithm = baselines.StocBiO(0.05, 0.1, 0.1, inner_steps=2, neumann_terms=2, separate_streams=separate)
     (outer,), inner = kinds_of(algorithm)
     assert [kind.shape for kind in inner] == [(6, 2, 3), (6, 1, 3), (6, 1, 3)]

@@ -1,4 +1,6 @@
-"""The solvers of H u = b, and the estimates made with them, come nearer to the exact one at the rates their theory states."""
+"""The solvers of H u = b, and the estimates made with them, come nearer to the exact one at the rates their theory
+states.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -145,7 +147,9 @@ def test_solvers_count_the_products_they_form():
 
 
 def test_the_error_of_epoch_sgd_halves_with_every_level():
-    """A quadratic with μ = 1 and noise in every gradient, β = 2/μ. The first epochs are those of the start, not of the noise."""
+    """A quadratic with μ = 1 and noise in every gradient, β = 2/μ. The first epochs are those of the start, not of the
+    noise.
+    """
     levels, runs, curvatures = 8, 400, jnp.linspace(1.0, 1.2, 5)
     noise = jax.random.normal(jax.random.key(2), (runs, contextual.epoch_steps(levels), 5))
 

@@ -124,7 +124,9 @@ CONDITIONALS = {
 
 
 def visit_twin(update, y, passes, batch, radius):
-    """y and u after all batches of the concatenated passes; u is projected before the first batch that begins in a later pass."""
+    """y and u after all batches of the concatenated passes; u is projected before the first batch that begins in a
+    later pass.
+    """
     sequence = [(row, number) for number, one in enumerate(passes) for row in one]
     u, last = np.zeros_like(y), 0
     for t in range(0, len(sequence), batch):

@@ -75,7 +75,9 @@ TABLE = [
 
 
 def test_the_table_is_complete():
-    """20 bilevel methods on three classes, 3 conditional ones on two, 3 compositional, 3 minimax and 2 more on their own."""
+    """20 bilevel methods on three classes, 3 conditional ones on two, 3 compositional, 3 minimax and 2 more on their
+    own.
+    """
     assert len(TABLE) == (20 * 3 + 3 * 2 + 3 + 3 + 2) * len(BY_NAME)
     assert {type(case.problem) for case in CLASSES.values()} == set(WRAPPERS)
     assert {*BY_DEFAULT, *BASELINES_BY_DEFAULT} <= set(BY_NAME)

@@ -94,7 +94,9 @@ MLMC = of.RTMLMC(*NEUMANN, levels=3, neumann_terms=TERMS)
 
 @functools.cache
 def mlmc():
-    """The estimates at every level and length, found and by the twin: (levels, lengths, 3), the mean over outer examples."""
+    """The estimates at every level and length, found and by the twin: (levels, lengths, 3), the mean over outer
+    examples.
+    """
     problem = conditional("bilevel", True)
     batches, laid = visit(problem, MLMC)
     state, draws = MLMC.init(problem, X, Y), drawn([[VISITED]], [], 3, keys()[0, False], None, laid)

@@ -57,7 +57,9 @@ def cleaned(folder):
 
 @pytest.fixture(scope="module")
 def known(folder, cleaned):
-    """Over the folder of the first: verified rows in a file of their own, three of them with another label in the table; corrected labels."""
+    """Over the folder of the first: verified rows in a file of their own, three of them with another label in the
+    table; corrected labels.
+    """
     lines = [list(line) for line in DATA.lines]
     for at in range(3):
         lines[at][5] = str(NAMES[(list(NAMES).index(DATA.true[at]) + 1) % 3])

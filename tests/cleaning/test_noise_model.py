@@ -1,4 +1,6 @@
-"""The noise model: its losses as formulas, its hyper-gradient, what a trusted class means; the models that learn, and what each design reads."""
+"""The noise model: its losses as formulas, its hyper-gradient, what a trusted class means; the models that learn, and
+what each design reads.
+"""
 
 import dataclasses
 

@@ -396,8 +396,8 @@ def test_a_step_of_wior_bo_costs_three_sevenths_of_one_of_wir_bo():
     """By the compiler's own count of operations, where a pass costs the same whatever it is a derivative of.
 
     x and y enter below a tower of products with fixed matrices, so that every pass goes through the whole of it, once
-    upwards and once downwards. Where WiR-BO does not read a gradient that it passes through, the compiler leaves out its
-    last product, and the ratio stays a little below 7/3.
+    upwards and once downwards. Where WiR-BO does not read a gradient that it passes through, the compiler leaves out
+    its last product, and the ratio stays a little below 7/3.
     """
     rng = np.random.default_rng(0)
     data, fixed = (jnp.asarray(rng.normal(size=shape)) for shape in ((64, 64), (8, 64, 64)))

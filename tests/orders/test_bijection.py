@@ -1,6 +1,7 @@
 """The keyed permutation: exactly a permutation, and no statistic tells it from a true shuffle.
 
-Every statistic is applied to numpy's shuffle as well, with the same threshold, so that a test that is wrong fails there.
+Every statistic is applied to numpy's shuffle as well, with the same threshold, so that a test that is wrong fails
+there.
 """
 
 import functools
@@ -72,7 +73,8 @@ def is_permutation(values, n):
 
 
 def test_walk_that_never_comes_back_ends():
-    """With this key 259, one of the three positions outside [0, 257), is mapped to itself: its walk never reaches [0, 257).
+    """With this key 259, one of the three positions outside [0, 257), is mapped to itself: its walk never reaches [0,
+    257).
 
     In a process of its own, since a loop inside a compiled program cannot be interrupted.
     """

@@ -1,7 +1,7 @@
 """Herding: every pass is an exact permutation, sorted exactly as the rule says, and better balanced than chance.
 
-The data of each example is its own number and a fixed vector. A recording algorithm writes down the numbers it reads and shows
-the batch's mean vector to the order.
+The data of each example is its own number and a fixed vector. A recording algorithm writes down the numbers it reads
+and shows the batch's mean vector to the order.
 """
 
 import dataclasses
@@ -278,7 +278,9 @@ def test_herded_passes_keep_partial_sums_at_a_quarter_of_those_of_chance(balance
 
 
 def naive_reorder(balance, order, vectors, used, count, batch):
-    """A visit reads the first `count` entries again and again, `used` in all; its last pass is sorted by its batches' signs."""
+    """A visit reads the first `count` entries again and again, `used` in all; its last pass is sorted by its batches'
+    signs.
+    """
     seen = vectors[: -(-used // batch)]
     signs = np.repeat(naive_signs(balance, seen, np.mean(seen, axis=0)), batch)[used - count : used]
     return [*naive_by_sign(order[:count], signs), *order[count:]]

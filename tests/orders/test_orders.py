@@ -113,7 +113,9 @@ def test_any_batches_from_any_pass_on_are_whole_permutations(order, n, batch, sc
 @every(argvalues=ALL)
 @pytest.mark.parametrize(("n", "length"), [(60, 150), (300, 300), (300, 301)])
 def test_run_is_a_slice_of_one_long_run(order, n, length):
-    """So a run that stops and goes on draws the same examples; pieces up to a pass and longer ones are made differently."""
+    """So a run that stops and goes on draws the same examples; pieces up to a pass and longer ones are made
+    differently.
+    """
     long = stream(order, 6 * n, n)
     starts = np.array([0, 1, n - 1, n, n + n // 2, 2 * n - 1, 2 * n + 1])
     found = np.asarray(pieces(order, KEY, starts, length, n))

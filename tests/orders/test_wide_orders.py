@@ -208,7 +208,9 @@ def vectors(examples, n):
 
 @pytest.mark.parametrize(("n", "keys"), [(4096, 120), (10_007, 60), (65_536, 16)])
 def test_order_error_is_that_of_a_true_permutation(n, keys):
-    """In the mean by the formula for k of n drawn without replacement, and in its largest value against numpy's shuffles."""
+    """In the mean by the formula for k of n drawn without replacement, and in its largest value against numpy's
+    shuffles.
+    """
     data = vectors(np.arange(n), n)
     data -= data.mean(0)
     intervals = np.unique(np.geomspace(1, n // 2, 8).astype(int))

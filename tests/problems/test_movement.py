@@ -68,7 +68,8 @@ def test_an_outer_loss_that_does_not_know_y_holds_x_where_it_is():
 def test_an_inner_loss_without_a_derivative_holds_y_where_it_is():
     (sentence,) = said(f=lambda x, y, b: outer(x, y, b) + squares(x), g=lambda x, y, b: accuracy(y, b) + squares(x))
     assert sentence.startswith(
-        "y0 cannot move in any of its leaves (y0[0].weights, y0[0].bias, y0[1].weights and 1 more): inner uses it, but has no derivative"
+        "y0 cannot move in any of its leaves (y0[0].weights, y0[0].bias, y0[1].weights and 1 more): inner uses it, but "
+        "has no derivative"
     )
 
 

@@ -1,4 +1,6 @@
-"""A result is that of the functions as they are now, whatever they read besides their arguments; nothing unchanged compiles again."""
+"""A result is that of the functions as they are now, whatever they read besides their arguments; nothing unchanged
+compiles again.
+"""
 
 import dataclasses
 import os

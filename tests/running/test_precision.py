@@ -1,7 +1,7 @@
 """Half and double precision, in the data, in the losses and in x and y, against closed forms and a float32 control.
 
-The quadratic runs in full batches, so that what is left of the distance to the solution is rounding. bfloat16 rounds at 1/256,
-float16 at 1/2048.
+The quadratic runs in full batches, so that what is left of the distance to the solution is rounding. bfloat16 rounds at
+1/256, float16 at 1/2048.
 """
 
 import dataclasses
@@ -86,7 +86,9 @@ def distance(result, problem):
 
 
 def with_data(problem, dtype):
-    """Data in half precision; the losses take a batch of them up to the type of x first, since means of data alone would stay in theirs."""
+    """Data in half precision; the losses take a batch of them up to the type of x first, since means of data alone
+    would stay in theirs.
+    """
     up = lambda loss: lambda x, y, batch: loss(x, y, cast(batch, x.dtype))
     data = cast((problem.outer_data, problem.inner_data), dtype)
     return wior.Bilevel(up(problem.outer), up(problem.inner), *data)
@@ -154,7 +156,9 @@ def test_float64_reaches_its_own_digits():
 
 
 def test_x_and_y_in_half_precision_are_warned_of(single, tmp_path):
-    """Steps shrink with the distance to the solution and are lost while it is still far: 0.08 away where float32 ends at 1e-6."""
+    """Steps shrink with the distance to the solution and are lost while it is still far: 0.08 away where float32 ends
+    at 1e-6.
+    """
     problem = quadratic()
     with pytest.warns(UserWarning, match="is lost in it") as said:
         result = run(problem, dtype=jnp.bfloat16)

@@ -205,7 +205,8 @@ BAD = {
     "algorithm": ({"algorithm": "WiORBO"}, TypeError, "algorithm must be one of wior's algorithms"),
     "algorithm a class": (
         {"algorithm": wior.WiORBO}, TypeError,
-        "algorithm is the class WiORBO; give one with its step sizes: WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1)",
+        "algorithm is the class WiORBO; give one with its step sizes: WiORBO(outer_lr=0.1, inner_lr=0.1, "
+        "adjoint_lr=0.1)",
     ),
     "metrics of one argument": ({"metrics": lambda state: {}}, TypeError, "metrics is called as metrics(x, y)"),
     "wrong class": (

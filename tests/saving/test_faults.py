@@ -1,4 +1,6 @@
-"""Whatever happens to a run or to its checkpoint folder, it ends with the numbers of an undisturbed run or says why not."""
+"""Whatever happens to a run or to its checkpoint folder, it ends with the numbers of an undisturbed run or says why
+not.
+"""
 
 import contextlib
 import errno

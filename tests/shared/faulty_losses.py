@@ -34,7 +34,9 @@ def range_said(problem, name, x, y, batches=(8, 8)):
 
 
 def softmax(row_loss, labels=LABELS, over=jnp.mean):
-    """A softmax regression with a ridge for each class; `row_loss(log_probabilities, labels)` gives one loss for each row."""
+    """A softmax regression with a ridge for each class; `row_loss(log_probabilities, labels)` gives one loss for each
+    row.
+    """
     outer = lambda x, y, b: jnp.mean(row_loss(jax.nn.log_softmax(b[0] @ y), b[1]))
     inner = lambda x, y, b: over(row_loss(jax.nn.log_softmax(b[0] @ y), b[1])) + jnp.sum(jnp.exp(x["ridge"]) * y**2)
     return wior.Bilevel(outer, inner, (FEATURES, LABELS), (FEATURES, labels))

@@ -245,7 +245,9 @@ def each_device_has_its_share(folder):
 
 
 def volume(folder):
-    """What is sent is what the formula says: all directions summed once, and the rows of a batch; nothing grows with the table."""
+    """What is sent is what the formula says: all directions summed once, and the rows of a batch; nothing grows with
+    the table.
+    """
     jax.config.update("jax_disable_most_optimizations", False)
     try:
         y, number, batch, k = D * CLASSES, 8, 16, 8  # numbers of 8 bytes
@@ -360,7 +362,9 @@ def another_run_is_refused(folder):
 
 
 def a_table_made_on_its_devices(folder):
-    """x0 and data may be split before they are given, here by a mesh of explicit axes; no process needs room for all of them."""
+    """x0 and data may be split before they are given, here by a mesh of explicit axes; no process needs room for all of
+    them.
+    """
     explicit = jax.make_mesh((8,), ("batch",))
     spread = lambda values: jax.device_put(values, jax.sharding.NamedSharding(explicit, PartitionSpec("batch")))
     problem, x0, y0 = cleaning()

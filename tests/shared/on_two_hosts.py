@@ -1,4 +1,5 @@
-"""One of two processes of a run, two virtual devices each, for `test_hosts.py`: `on_two_hosts.py process port what folder`.
+"""One of two processes of a run, two virtual devices each, for `test_hosts.py`: `on_two_hosts.py process port what
+folder`.
 
 Prints JSON lines: what the process found, or the error it ended with.
 """

@@ -10,7 +10,9 @@ BESIDE_THE_PROJECT = Path(__file__).parents[3] / "shared" / "data"
 
 
 def real_data(name: str) -> Path:
-    """A folder of data sets that has the file or folder `name`, for a loader's `folder`; the test is skipped without one."""
+    """A folder of data sets that has the file or folder `name`, for a loader's `folder`; the test is skipped without
+    one.
+    """
     for folder in (*([Path(VARIABLE)] if VARIABLE else []), BESIDE_THE_PROJECT):
         if (folder / name).exists():
             return folder

@@ -46,7 +46,8 @@ inner = lambda x, y, b: outer(x, y, b) + jnp.sum(jnp.exp(x) * y * y)
 
 def run(n, steps):
     problem = wior.Bilevel(outer, inner, np.ones((8, 1024), np.float32), Made(n))
-    return wior.solve(problem, wior.WiORBO(1e-9, 1e-9, 1e-9), jnp.zeros(1024), jnp.zeros(1024), batch_size=64, steps=steps, record_every=10**6)
+    return wior.solve(problem, wior.WiORBO(1e-9, 1e-9, 1e-9), jnp.zeros(1024), jnp.zeros(1024), batch_size=64,
+    steps=steps, record_every=10**6)
 
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 run(2 * 10**3, 3)

@@ -1,4 +1,6 @@
-"""Hyper-representation: the tasks that are drawn, the network, the metrics, and what one outer step costs in passes of the network."""
+"""Hyper-representation: the tasks that are drawn, the network, the metrics, and what one outer step costs in passes of
+the network.
+"""
 
 import dataclasses
 import functools

@@ -166,7 +166,7 @@ def character_names(alphabets: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def read_zip(path: Path, alphabets: Mapping[str, int], progress: bool = False) -> np.ndarray:
-    """The drawings of a file, (characters, 20, 28, 28): `.../alphabet/character01/0123_07.png` is the one of drawer 7."""
+    """The drawings of a file, (characters, 20, 28, 28): `.../character01/0123_07.png` is that of drawer 7."""
     characters = character_names(alphabets)
     try:
         archive = zipfile.ZipFile(path)

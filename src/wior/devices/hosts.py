@@ -1,7 +1,8 @@
 """Many processes in one run: they join, agree before a step is made, decide alike, and end when one of them is lost.
 
-Every process runs the same program on the same arguments, and jax joins them. What depends on a clock would differ between them, so process 0's
-clock is everybody's. Process 0 alone prints and writes reports; checkpoints are written by all.
+Every process runs the same program on the same arguments, and jax joins them. What depends on a clock would differ
+between them, so process 0's clock is everybody's. Process 0 alone prints and writes reports; checkpoints are written by
+all.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class LostProcessError(RuntimeError):
 def join(coordinator: str | None = None, processes: int | None = None, process_id: int | None = None) -> None:
     """Joins this process to a run of many, before anything else uses jax.
 
-    Every process calls it, then runs the same program. SLURM, Open MPI, Kubernetes and cloud TPUs are found without arguments
-    (by `jax.distributed.initialize`); elsewhere give all three. Where another process ends, this one does so too within a minute, with
-    an error.
+    Every process calls it, then runs the same program. SLURM, Open MPI, Kubernetes and cloud TPUs are found without
+    arguments (by `jax.distributed.initialize`); elsewhere give all three. Where another process ends, this one does so
+    too within a minute, with an error.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ def join(coordinator: str | None = None, processes: int | None = None, process_i
     missing = [name for name, value in given.items() if value is None]
     if missing and len(missing) < len(given):
         raise ValueError(
-            f"coordinator, processes and process_id go together; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+            f"coordinator, processes and process_id go together; {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} missing"
         )
     if processes is not None and process_id is not None and not 0 <= process_id < processes:
         raise ValueError(f"process_id must be one of 0 … {processes - 1}, got {process_id}")
@@ -108,7 +110,9 @@ def agreed(number: float) -> float:
 
 
 def demand_same(parts: Mapping[str, Any]) -> None:
-    """Raises an error in all processes that names what differs between them; the names of the parts are the same everywhere."""
+    """Raises an error in all processes that names what differs between them; the names of the parts are the same
+    everywhere.
+    """
     from jax.experimental import multihost_utils
 
     digests = [hashlib.sha256(json.dumps(part, default=repr).encode()).digest()[:8] for part in parts.values()]
@@ -125,7 +129,8 @@ def demand_same(parts: Mapping[str, Any]) -> None:
     if differing:
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ValueError(
-            f"the processes of this run disagree: {'; '.join(differing[:3])}{more}. Start all of them with the same arguments and data"
+            f"the processes of this run disagree: {'; '.join(differing[:3])}{more}. Start all of them with the same "
+            "arguments and data"
         )
 
 
@@ -157,8 +162,8 @@ def leave(code: int) -> None:
 def _store() -> Any:
     """The store of keys and values that process 0 keeps for all.
 
-    jax has no public name for it, up to 0.10.2; `jax.experimental.multihost_utils` itself takes it from here. Collectives would not do:
-    they wait for the process that is lost.
+    jax has no public name for it, up to 0.10.2; `jax.experimental.multihost_utils` itself takes it from here.
+    Collectives would not do: they wait for the process that is lost.
     """
     try:
         from jax._src import distributed
@@ -168,14 +173,17 @@ def _store() -> Any:
         client = None
     if not all(hasattr(client, name) for name in ("key_value_set", "key_value_dir_get")):
         raise RuntimeError(
-            f"jax {jax.__version__} keeps its store of keys and values where wior does not find it, so that a lost process would not be "
+            f"jax {jax.__version__} keeps its store of keys and values where wior does not find it, so that a lost "
+            "process would not be "
             "noticed; take a version of jax that wior's pyproject.toml names, or run in one process"
         )
     return client
 
 
 class _Watch:
-    """Gives signs of life and looks for those of the others, in the store that process 0 keeps; ends this process where one is missing."""
+    """Gives signs of life and looks for those of the others, in the store that process 0 keeps; ends this process where
+    one is missing.
+    """
 
     def __init__(self) -> None:
         self.store = _store()

@@ -1,9 +1,9 @@
 """`Layout`: how a run lies on many devices.
 
-A mesh splits every batch along one of its axes: each device computes the losses of its share, and the compiler adds the sums that
-join them. The state and the data lie whole on every device unless a layout says otherwise; then parameters, `PerExample` rows or
-the rows of the data are split too, and a step moves the rows of its batch and never a table. The program is the one of a single
-device with sharding constraints, so that the numbers agree to rounding.
+A mesh splits every batch along one of its axes: each device computes the losses of its share, and the compiler adds the
+sums that join them. The state and the data lie whole on every device unless a layout says otherwise; then parameters,
+`PerExample` rows or the rows of the data are split too, and a step moves the rows of its batch and never a table. The
+program is the one of a single device with sharding constraints, so that the numbers agree to rounding.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class Layout:
     batch
         The axis that splits the batches: the one called "batch", or else the first, where not given.
     parameters
-        What splits x, y and what a method keeps beside them: an axis, along which every array is cut at the longest of its dimensions
-        that divides; or a function of an array's path in the state (`.y['w']`) and its shape that returns a `PartitionSpec`.
+        What splits x, y and what a method keeps beside them: an axis, along which every array is cut at the longest of
+        its dimensions that divides; or a function of an array's path in the state (`.y['w']`) and its shape that
+        returns a `PartitionSpec`.
     rows
         The axis that splits the rows of `PerExample` leaves.
     data
@@ -96,7 +97,8 @@ class Layout:
     def __post_init__(self) -> None:
         if not isinstance(self.mesh, Mesh):
             raise TypeError(
-                f"mesh must be a jax.sharding.Mesh or a wior.Layout, got {self.mesh!r} of type {type(self.mesh).__name__}"
+                f"mesh must be a jax.sharding.Mesh or a wior.Layout, got {self.mesh!r} of type "
+                f"{type(self.mesh).__name__}"
             )
         own = automatic(self.mesh)
         object.__setattr__(self, "mesh", own)
@@ -137,7 +139,8 @@ class Layout:
         if self.data is not None:
             if problem.streamed():
                 raise ValueError(
-                    f"data={self.data!r} splits data that lie on the devices; those of the {' and '.join(problem.streamed())} level are streamed"
+                    f"data={self.data!r} splits data that lie on the devices; those of the "
+                    f"{' and '.join(problem.streamed())} level are streamed"
                 )
             posed = problem.problem if isinstance(problem, InFixedBatches) else problem
             for name in posed._data:
@@ -177,7 +180,9 @@ class Layout:
         )
 
     def split(self, batch: Tree) -> Tree:
-        """A batch told to lie in equal shares; one that does not divide (what is left of a large batch) lies whole on every device."""
+        """A batch told to lie in equal shares; one that does not divide (what is left of a large batch) lies whole on
+        every device.
+        """
 
         def one(leaf: jax.Array) -> jax.Array:
             along = PartitionSpec(self.batch) if leaf.shape[0] % self.mesh.shape[self.batch] == 0 else PartitionSpec()
@@ -186,7 +191,9 @@ class Layout:
         return jax.tree.map(one, batch)
 
     def received(self, problem: Problem, x: Tree, y: Tree) -> tuple[Problem, Tree, Tree]:
-        """What the user gave, ready to be looked at: the rows of `PerExample` leaves are on their devices, since a table may not fit on one."""
+        """What the user gave, ready to be looked at: the rows of `PerExample` leaves are on their devices, since a
+        table may not fit on one.
+        """
         if self.spans_processes:  # before any array is, which takes all of them
             hosts.demand_same({"mesh": self.describe(), "shapes of x0": [str(np.shape(a)) for a in jax.tree.leaves(x)]})
         self.demand_rows_fit(x)
@@ -251,7 +258,8 @@ class Layout:
                 raise ValueError(f"parameters({path!r}, {shape}) names {unknown[0]!r}; the mesh has {_axes(self.mesh)}")
             if length % math.prod(self.mesh.shape[axis] for axis in axes):
                 raise ValueError(
-                    f"parameters({path!r}, {shape}) is {spec}, which cuts a dimension of {length} into {math.prod(self.mesh.shape[a] for a in axes)} parts"
+                    f"parameters({path!r}, {shape}) is {spec}, which cuts a dimension of {length} into "
+                    f"{math.prod(self.mesh.shape[a] for a in axes)} parts"
                 )
 
     def _demand_divides(self, field: str, what: str, rows: int) -> None:
@@ -261,7 +269,8 @@ class Layout:
             near = sorted({max(size, rows // size * size), (rows // size + 1) * size})
             raise ValueError(
                 f"the mesh axis {axis!r} has {size} devices, which do not divide {what} {rows}; "
-                f"give a multiple of {size}, for example {' or '.join(map(str, near))}, or a mesh whose axis divides {rows}"
+                f"give a multiple of {size}, for example {' or '.join(map(str, near))}, or a mesh whose axis divides "
+                f"{rows}"
             )
 
     def _sharding(self, spec: PartitionSpec) -> NamedSharding:
@@ -277,7 +286,8 @@ class Sharing(NamedTuple):
     def seen(self, x: Tree) -> Tree:
         """x as a loss sees it, with the rows of its batch whole on every device, and so the derivative at them.
 
-        Rows are then written where the table lies. Shares of them would be written into a table of zeros on each device, and these added up.
+        Rows are then written where the table lies. Shares of them would be written into a table of zeros on each
+        device, and these added up.
         """
         leaves, structure = jax.tree.flatten(x)
         return jax.tree.unflatten(
@@ -345,12 +355,16 @@ def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
 
 
 def automatic(mesh: Any) -> Mesh:
-    """The mesh with automatic axes: the compiler derives how values lie from the constraints. Explicit axes would have to be named in every operation."""
+    """The mesh with automatic axes: the compiler derives how values lie from the constraints. Explicit axes would have
+    to be named in every operation.
+    """
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim)
 
 
 def with_automatic_axes(values: Tree) -> Tree:
-    """Arrays that the user has spread by a mesh of explicit axes, as jax.make_mesh gives, where they are, by one of automatic axes."""
+    """Arrays that the user has spread by a mesh of explicit axes, as jax.make_mesh gives, where they are, by one of
+    automatic axes.
+    """
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, jax.Array) or not isinstance(leaf.sharding, NamedSharding):

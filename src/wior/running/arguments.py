@@ -39,11 +39,13 @@ def demand_algorithm(algorithm: Any) -> None:
         fields = [field for field in dataclasses.fields(algorithm) if field.default is dataclasses.MISSING]
         example = ", ".join(f"{field.name}=0.1" for field in fields)
         raise TypeError(
-            f"algorithm is the class {algorithm.__name__}; give one with its step sizes: {algorithm.__name__}({example})"
+            f"algorithm is the class {algorithm.__name__}; give one with its step sizes: "
+            f"{algorithm.__name__}({example})"
         )
     if not isinstance(algorithm, Algorithm):
         raise TypeError(
-            f"algorithm must be one of wior's algorithms, for example wior.WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1); "
+            "algorithm must be one of wior's algorithms, for example wior.WiORBO(outer_lr=0.1, inner_lr=0.1, "
+            "adjoint_lr=0.1); "
             f"got {algorithm!r} of type {type(algorithm).__name__}"
         )
 
@@ -70,7 +72,8 @@ def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
     """The problem as the algorithm takes it: itself, or restated where one class is a special case of another."""
     if algorithm.solves not in more_general(type(problem)):
         raise TypeError(
-            f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is {type(problem).__name__}"
+            f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is "
+            f"{type(problem).__name__}"
         )
     return restated(problem, algorithm.solves)
 

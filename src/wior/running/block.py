@@ -1,9 +1,10 @@
 """The compiled part of a run: a block of steps as one program.
 
-A block takes the state and gives it back `count` steps later. `count` is an argument, so one program serves every length
-up to the block's own, and a run is cut where records and checkpoints fall without compiling again. An order that learns
-carries a line of examples, and the loop is cut where a line is used up. Everything that decides control flow is counted
-apart from the state, so that under `vmap` over a grid of runs it stays a decision and does not become both of its branches.
+A block takes the state and gives it back `count` steps later. `count` is an argument, so one program serves every
+length up to the block's own, and a run is cut where records and checkpoints fall without compiling again. An order that
+learns carries a line of examples, and the loop is cut where a line is used up. Everything that decides control flow is
+counted apart from the state, so that under `vmap` over a grid of runs it stays a decision and does not become both of
+its branches.
 """
 
 from __future__ import annotations

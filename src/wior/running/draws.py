@@ -1,7 +1,7 @@
 """What each step of a block reads: the examples of its batches, by kind.
 
-The examples of orders that do not learn are computed for all steps of a block before its loop. Those of a streamed level are the rows of
-a window of steps that the host has gathered: a step's draws are places in it.
+The examples of orders that do not learn are computed for all steps of a block before its loop. Those of a streamed
+level are the rows of a window of steps that the host has gathered: a step's draws are places in it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def _ahead(plan: Plan, stream: Stream, key: jax.Array, place: tuple[Any, Any], w
 
 
 def _by_kind(plan: Plan, algorithm: Any, level: str, taken: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """What was taken from the streams of a level, for each kind of batch; a kind of which a step takes none has no stream."""
+    """What was taken from the streams of a level, for each kind of batch; a kind of which a step takes none has no
+    stream.
+    """
     batches: dict[int, jax.Array] = {}
     for stream, indices in zip(plan.streams, taken, strict=True):
         if stream.level == level:

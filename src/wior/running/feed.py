@@ -1,9 +1,9 @@
 """Rows of streamed data for the next steps, gathered on the host while the device computes.
 
-A run is cut into windows of steps, whose rows are gathered together: what one window's steps read, in the order in which they read it,
-whatever the blocks into which records and checkpoints cut the run. While a window is in use the next one is gathered by threads, so
-that no more than two are in memory. Under an order that learns, the examples of the next pass are known when the present one ends:
-no window goes past that, and the one after it is waited for.
+A run is cut into windows of steps, whose rows are gathered together: what one window's steps read, in the order in
+which they read it, whatever the blocks into which records and checkpoints cut the run. While a window is in use the
+next one is gathered by threads, so that no more than two are in memory. Under an order that learns, the examples of the
+next pass are known when the present one ends: no window goes past that, and the one after it is waited for.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ class Feed:
             return put if self.kept is None else jax.block_until_ready(put)
 
     def _buffers(self, name: str, data: Tree, places: int) -> Tree:
-        """Arrays to gather into. A CPU device takes them over as they are; for another they are copied, and serve again."""
+        """Arrays to gather into. A CPU device takes them over as they are; for another they are copied, and serve
+        again.
+        """
         if self.kept is not None and name in self.kept:
             return self.kept[name]
         new = jax.tree.map(lambda leaf: leaf.empty(places), data)
@@ -221,7 +223,8 @@ def _reads(
         for piece, first in enumerate(range(0, window.steps, steps)):
             last = min(first + steps, window.steps)
             place = begins + first * stream.chunk
-            where = f"{name}{jax.tree_util.keystr(path)}, read for steps {window.first + first + 1} to {window.first + last}"
+            steps = f"{window.first + first + 1} to {window.first + last}"
+            where = f"{name}{jax.tree_util.keystr(path)}, read for steps {steps}"
             read = functools.partial(
                 source.read,
                 numbers[first * stream.chunk : last * stream.chunk],

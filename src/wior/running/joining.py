@@ -78,7 +78,9 @@ class Collected:
 
 
 def with_best(result: SweepResult, best_by: str, largest: bool) -> SweepResult:
-    """The result with its best setting: the mean over seeds of a metric at the end; one with a run that diverged never is."""
+    """The result with its best setting: the mean over seeds of a metric at the end; one with a run that diverged never
+    is.
+    """
     mean = np.mean(result.final(best_by), -1)
     worst = -np.inf if largest else np.inf
     ends = jax.tree.leaves((result.x, result.y))
@@ -88,7 +90,8 @@ def with_best(result: SweepResult, best_by: str, largest: bool) -> SweepResult:
     index = int(np.argmax(ranked) if largest else np.argmin(ranked))
     if not np.isfinite(ranked[index]):
         raise ValueError(
-            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any, or x and y are not; try smaller step sizes"
+            f"every setting of the grid diverged: {best_by!r} is not finite at the end of any, or x and y are not; try "
+            "smaller step sizes"
         )
     return dataclasses.replace(result, best=settings[index], best_index=index, best_by=best_by)
 

@@ -108,7 +108,8 @@ class _Run:
             return
         if saved.step > self.limits.steps:
             raise ValueError(
-                f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the {self.limits.steps} steps asked for; "
+                f"the checkpoint in {str(self.store.checkpoint.folder)!r} is at step {saved.step}, past the "
+                f"{self.limits.steps} steps asked for; "
                 "ask for more steps or give another folder"
             )
         self.carry = jax.tree.unflatten(
@@ -122,7 +123,8 @@ class _Run:
         self.snapshot = (self.step, jax.tree.map(jnp.copy, self.carry))
 
     def compile(self) -> None:
-        # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs by itself
+        # a block of no steps compiles the program and leaves the carry as it is; another one shows what a block costs
+        # by itself
         self.carry, *_ = self.compile_clock.time(lambda: self._advanced(0))
         overhead = _Clock(self.agreed)
         self.carry, *_ = overhead.time(lambda: self._advanced(0))
@@ -245,7 +247,9 @@ class _Run:
             self.snapshot_at = self.now()
 
     def _find_first_non_finite(self) -> tuple[int, Carry, list[str]]:
-        """Runs again from the last snapshot, in ever smaller blocks: the last finite step, its carry, and what the next one broke."""
+        """Runs again from the last snapshot, in ever smaller blocks: the last finite step, its carry, and what the next
+        one broke.
+        """
         end = self.step
         step, carry = self.snapshot
         carry = self.program.begin() if carry is None else carry
@@ -281,8 +285,8 @@ def run(program: Program, checkpoint: Checkpoint | None, progress: bool | Progre
 def drive(program: Program, store: Store | None, report: Progress) -> Finished:
     """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
 
-    What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C becomes
-    `Interrupted`, an error of a callback stays what it is.
+    What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C
+    becomes `Interrupted`, an error of a callback stays what it is.
     """
     run = _Run(program, store, report)
     with held_back() as interrupt:

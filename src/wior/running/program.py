@@ -91,7 +91,8 @@ class ManyRuns:
 
     def __init__(self, setup: Setup, members: list[int], collected: Collected, side_by_side: bool):
         self.setup, self.members, self.collected = setup, members, collected
-        # runs side by side all take the longest of their steps; where chance decides on the length, each is better off alone
+        # runs side by side all take the longest of their steps; where chance decides on the length, each is better off
+        # alone
         together = side_by_side and not setup.algorithm.cost_varies
         self.plan, grid = dataclasses.replace(setup.plan, side_by_side=together), collected.grid
         self.algorithms, self.seeds = [grid.algorithms[i] for i in members], grid.seeds

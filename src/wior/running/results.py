@@ -35,8 +35,9 @@ class Result:
     state : NamedTuple
         The algorithm's own state: x, y and what else it carries, such as u.
     history : dict of str to numpy.ndarray
-        One entry for each record: `step`, `outer_passes`, `inner_passes`, `seconds`, the counted calls (`outer_gradients`,
-        `inner_gradients`, `jacobian_products`, `hessian_products`, in examples, and `backward_passes`), and the metrics.
+        One entry for each record: `step`, `outer_passes`, `inner_passes`, `seconds`, the counted calls
+        (`outer_gradients`, `inner_gradients`, `jacobian_products`, `hessian_products`, in examples, and
+        `backward_passes`), and the metrics.
     steps : int
         The steps that were made.
     steps_per_epoch : int

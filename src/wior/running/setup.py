@@ -106,7 +106,8 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     """Checks every argument before anything is compiled."""
     if not isinstance(problem, Problem):
         raise TypeError(
-            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type {type(problem).__name__}"
+            f"problem must be one of wior's problems, for example wior.Bilevel, got {problem!r} of type "
+            f"{type(problem).__name__}"
         )
     demand_algorithm(algorithm)
     if isinstance(given.seed, bool) or not isinstance(given.seed, (int, np.integer)):

@@ -45,14 +45,16 @@ def solve(
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
-    Every argument is checked before anything is compiled. The same arguments give the same numbers, whatever the checkpoints and records in between.
+    Every argument is checked before anything is compiled. The same arguments give the same numbers, whatever the
+    checkpoints and records in between.
 
-    Losses, schedules and metrics are taken as they are when `solve` is called: a global, an attribute or an array that they read and that has
-    changed since an earlier call makes another program. A `jax.jit` of your own inside of them keeps what it has read first.
+    Losses, schedules and metrics are taken as they are when `solve` is called: a global, an attribute or an array that
+    they read and that has changed since an earlier call makes another program. A `jax.jit` of your own inside of them
+    keeps what it has read first.
 
-    Data of which a leaf is a memory map, an Arrow table, or an object with a length that takes an array of row numbers (or is marked
-    with `wior.Streamed`) stay where they are: the rows of the next steps are gathered while the device computes, two windows of
-    them are in memory, and the numbers are those of the same data as arrays, bit for bit.
+    Data of which a leaf is a memory map, an Arrow table, or an object with a length that takes an array of row numbers
+    (or is marked with `wior.Streamed`) stay where they are: the rows of the next steps are gathered while the device
+    computes, two windows of them are in memory, and the numbers are those of the same data as arrays, bit for bit.
 
     Parameters
     ----------
@@ -67,8 +69,8 @@ def solve(
     batch_size
         The examples in a batch, or a pair (outer, inner).
     epochs, steps
-        The length of the run, one of the two. An epoch is the paper's: the first step after which the passes over both data sets
-        end together.
+        The length of the run, one of the two. An epoch is the paper's: the first step after which the passes over both
+        data sets end together.
     seconds
         Ends the run when its steps have taken so long.
     tolerance
@@ -76,17 +78,18 @@ def solve(
     seed
         Chooses the examples.
     metrics
-        A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every `record_every` steps and
-        at the end.
+        A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every
+        `record_every` steps and at the end.
     record_every
         The steps from one record of `history` to the next; a hundredth of the run where not given.
     checkpoint
-        A folder, or a `wior.Checkpoint`, in which the run saves itself and from which the same call resumes; the numbers at the end are the same.
+        A folder, or a `wior.Checkpoint`, in which the run saves itself and from which the same call resumes; the
+        numbers at the end are the same.
     progress
         True for a bar, or a function `report(step, latest)` that is told in its place.
     mesh
-        A `jax.sharding.Mesh`: each device computes its share of every batch. A `wior.Layout` splits parameters, `PerExample`
-        rows or the data too. The numbers are those of one device to rounding.
+        A `jax.sharding.Mesh`: each device computes its share of every batch. A `wior.Layout` splits parameters,
+        `PerExample` rows or the data too. The numbers are those of one device to rounding.
 
     Returns
     -------
@@ -100,7 +103,8 @@ def solve(
     NonFiniteError
         Where a variable became infinite or NaN; its `.result` is the last finite state.
     Interrupted
-        After Ctrl-C, at the end of the present block of steps; a run with a checkpoint is saved first. A second Ctrl-C ends at once.
+        After Ctrl-C, at the end of the present block of steps; a run with a checkpoint is saved first. A second Ctrl-C
+        ends at once.
 
     Notes
     -----

@@ -57,8 +57,8 @@ def sweep(
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
-    Numbers and seeds are one `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`, schedules)
-    make one program each. A run that diverges does not end the others.
+    Numbers and seeds are one `vmap`ped program; values that change the program (whole numbers such as `inner_epochs`,
+    schedules) make one program each. A run that diverges does not end the others.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def sweep(
     seeds
         How many seeds, counted from 0, or a list of them. Each setting runs with each.
     best_by
-        The name of a metric. The setting whose mean over seeds at the end is smallest is `result.best`; a setting of which any run
-        diverged is never the best.
+        The name of a metric. The setting whose mean over seeds at the end is smallest is `result.best`; a setting of
+        which any run diverged is never the best.
     largest
         Whether the largest mean is the best.
     order, batch_size, epochs, steps, metrics, record_every, progress
@@ -79,10 +79,11 @@ def sweep(
     checkpoint
         As in `wior.solve`; of a grid of many programs, each has a folder of its own inside.
     side_by_side
-        Whether the runs go together through every step or one after another inside the program. Chosen by the device and the
-        size of y where not given: a network of convolutions is faster one after another on a CPU.
+        Whether the runs go together through every step or one after another inside the program. Chosen by the device
+        and the size of y where not given: a network of convolutions is faster one after another on a CPU.
     mesh
-        A `jax.sharding.Mesh` along which every run splits its batches; the state of every run lies whole on each device.
+        A `jax.sharding.Mesh` along which every run splits its batches; the state of every run lies whole on each
+        device.
 
     Returns
     -------
@@ -92,7 +93,8 @@ def sweep(
     Raises
     ------
     ValueError
-        Where an argument is wrong, before anything is compiled; and where `best_by` is given and every setting diverged.
+        Where an argument is wrong, before anything is compiled; and where `best_by` is given and every setting
+        diverged.
     Interrupted
         After Ctrl-C; its `.result` holds the runs that have begun.
 
@@ -141,8 +143,8 @@ def sweep(
 def in_step(y: Tree) -> bool:
     """Whether many runs are faster side by side in every step than one after another.
 
-    They are on a GPU, and wherever a step is so small that its parts cost more to start than to compute. A CPU multiplies
-    one large matrix faster than many at once.
+    They are on a GPU, and wherever a step is so small that its parts cost more to start than to compute. A CPU
+    multiplies one large matrix faster than many at once.
     """
     return jax.default_backend() != "cpu" or sum(leaf.size for leaf in jax.tree.leaves(y)) < LARGE_ON_A_CPU
 
@@ -190,7 +192,8 @@ def _layout(problem: Problem, mesh: Mesh | None) -> Layout | None:
     """The layout of a sweep, after checking that one program can run it."""
     if isinstance(problem, Problem) and problem.streamed():
         raise ValueError(
-            f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its own; "
+            f"the {' and '.join(problem.streamed())} data are streamed, and every seed reads them in an order of its "
+            "own; "
             "give arrays that fit on the device, or call solve for each run"
         )
     layout = as_layout(mesh)

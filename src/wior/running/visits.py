@@ -1,9 +1,9 @@
 """What a step of a conditional problem reads of the inner sets of its outer examples.
 
 Each visit to an outer example reads its own inner set afresh, either `inner_epochs` passes of it or a number of batches
-(`visit_batches`), in batches that may straddle two passes. Inner sets may be ragged: an order runs over the first `count`
-rows of each. Where passes are asked for, the places that are left over in the last batches carry weight zero; where batches
-are asked for, none is left over, and a short set begins again more often.
+(`visit_batches`), in batches that may straddle two passes. Inner sets may be ragged: an order runs over the first
+`count` rows of each. Where passes are asked for, the places that are left over in the last batches carry weight zero;
+where batches are asked for, none is left over, and a short set begins again more often.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def reordered(
     batch: int,
     seen: Tree,
 ) -> jax.Array:
-    """The table of all orders, with those of the visited inner sets sorted by what was seen of them in `used` rows each."""
+    """The table of all orders, with those of the visited inner sets sorted by what was seen of them in `used` rows
+    each.
+    """
     sort = functools.partial(order.reorder, batch=batch)
     return orders.at[examples].set(jax.vmap(sort)(orders[examples], flat_vectors(seen, 2), used, counts))
 

@@ -48,7 +48,8 @@ class Checkpoint:
     folder
         The folder of one run. It is made where it does not exist.
     every_seconds
-        The least time between two saves. Where saves are slow they are made less often, and take no more than a fiftieth of the time.
+        The least time between two saves. Where saves are slow they are made less often, and take no more than a
+        fiftieth of the time.
     every_steps
         Saves exactly every so many steps too, where given.
     keep

@@ -1,8 +1,8 @@
 """Data that stay where they are, on a disk or behind an object, and are read for a few steps at a time.
 
-A leaf of a problem's data is streamed if it is a memory-mapped array, an Arrow table, any object that has a length and takes an
-array of row numbers, or is marked with `Streamed`. Its rows are gathered on the host while the device computes (`feed.py`).
-Arrays of numpy and jax are not streamed: they go to the device whole.
+A leaf of a problem's data is streamed if it is a memory-mapped array, an Arrow table, any object that has a length and
+takes an array of row numbers, or is marked with `Streamed`. Its rows are gathered on the host while the device computes
+(`feed.py`). Arrays of numpy and jax are not streamed: they go to the device whole.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class SourceError(RuntimeError):
     >>> source.rows = np.ones((3, 2))
     >>> streamed.read(np.array([0]), into, "outer_data, read for steps 1 to 4")
     Traceback (most recent call last):
-    wior.streaming.sources.SourceError: outer_data, read for steps 1 to 4: it had 4 rows when the run was set up, and has 3 now
+    wior.streaming.sources.SourceError: outer_data, read for steps 1 to 4: it had 4 rows when the run was set up, and
+    has 3 now
     """
 
 
@@ -55,11 +56,11 @@ class Streamed:
     Parameters
     ----------
     source
-        An array, an Arrow table (a dictionary of its columns), or an object with a length of which `source[numbers]`, for an array of
-        int64 in any order, returns an array with one row for each number, or a tree of such arrays.
+        An array, an Arrow table (a dictionary of its columns), or an object with a length of which `source[numbers]`,
+        for an array of int64 in any order, returns an array with one row for each number, or a tree of such arrays.
     threads
-        How many threads may read at once. Where not given: one for an object, which may not be made for more, and as many as there are
-        cores, up to 16, for arrays and tables.
+        How many threads may read at once. Where not given: one for an object, which may not be made for more, and as
+        many as there are cores, up to 16, for arrays and tables.
     name
         What error messages call it.
 
@@ -112,7 +113,7 @@ class Streamed:
         return jax.tree.map(lambda row: aligned((rows, *row.shape), row.dtype), self.row)
 
     def read(self, numbers: np.ndarray, into: Tree, where: str) -> None:
-        """Writes the rows of these numbers into arrays; `where` says in an error which data and which steps these are."""
+        """Writes the rows of these numbers into arrays; `where` says in an error which data and steps these are."""
         try:
             self.reader.demand_whole()
             length = self.reader.length()
@@ -123,7 +124,8 @@ class Streamed:
             raise SourceError(f"{where}: {wrong}") from None
         except Exception as error:
             raise SourceError(
-                f"{where}: {len(numbers)} rows were asked for, and reading them failed ({type(error).__name__}: {error})"
+                f"{where}: {len(numbers)} rows were asked for, and reading them failed ({type(error).__name__}: "
+                f"{error})"
             ) from error
 
     def sample(self) -> Tree:
@@ -140,8 +142,8 @@ class Streamed:
 def from_parquet(path: str | Path, columns: list[str] | None = None, mapped: str | Path | None = None) -> Any:
     """A Parquet file as an Arrow table of which only the rows that are read come into memory.
 
-    Single rows of Parquet cannot be read without their whole row group, so the file is written once, a few rows at a time, as an Arrow
-    file that can be memory-mapped. It is written again when the Parquet file or the columns change.
+    Single rows of Parquet cannot be read without their whole row group, so the file is written once, a few rows at a
+    time, as an Arrow file that can be memory-mapped. It is written again when the Parquet file or the columns change.
 
     Parameters
     ----------
@@ -222,14 +224,17 @@ def is_source(leaf: Any) -> bool:
 
 
 def instead_of(leaf: Any) -> str | None:
-    """What a value of another library is and what to give in its place; None where it is none of those that are often given."""
+    """What a value of another library is and what to give in its place; None where it is none of those that are often
+    given.
+    """
     kind = type(leaf).__name__
     if _is_tensor(leaf):
         return f"is a torch {kind}; give an array of numpy, .detach().cpu().numpy()"
     if hasattr(leaf, "todense") or hasattr(leaf, "tocsr"):
         dense = "toarray" if hasattr(leaf, "toarray") else "todense"
         return (
-            f"is a sparse matrix ({kind}), and rows are taken of dense arrays; give .{dense}(), or, where that is too large, "
+            f"is a sparse matrix ({kind}), and rows are taken of dense arrays; give .{dense}(), or, where that is too "
+            "large, "
             "an object whose source[numbers] returns dense rows (wior.streaming.Streamed)"
         )
     if hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "dtypes"):
@@ -256,7 +261,8 @@ def demand_rows(name: str, leaf: Any) -> None:
         raise TypeError(f"{name} is an iterator ({kind}), and {asked}; {remedy}")
     if hasattr(leaf, "dataset") and hasattr(leaf, "__iter__") and not hasattr(leaf, "__getitem__"):
         raise TypeError(
-            f"{name} is a {kind}, which makes batches in an order of its own, and {asked}; {remedy}: those that its .dataset is made of"
+            f"{name} is a {kind}, which makes batches in an order of its own, and {asked}; {remedy}: those that its "
+            ".dataset is made of"
         )
     if hasattr(leaf, "__iter__") and not hasattr(leaf, "__getitem__"):
         raise TypeError(f"{name} is a {kind}, which can only be iterated over, and {asked}; {remedy}")
@@ -265,7 +271,9 @@ def demand_rows(name: str, leaf: Any) -> None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Whether a value is to be refused whole: sparse matrices of jax are trees whose rows are no examples, and jax warns of iterators."""
+    """Whether a value is to be refused whole: sparse matrices of jax are trees whose rows are no examples, and jax
+    warns of iterators.
+    """
     return hasattr(value, "todense") or hasattr(value, "__next__")
 
 
@@ -318,7 +326,8 @@ class _OfArray:
         now = os.stat(self.file)
         if now.st_ino == self.stat.st_ino and now.st_size < self.stat.st_size:
             raise _Unexpected(
-                f"its file {str(self.file)!r} had {self.stat.st_size} bytes when the run was set up, and has {now.st_size} now"
+                f"its file {str(self.file)!r} had {self.stat.st_size} bytes when the run was set up, and has "
+                f"{now.st_size} now"
             )
 
     def read(self, numbers: np.ndarray, into: list[np.ndarray]) -> None:
@@ -375,7 +384,8 @@ class _OfObject:
             first = source[np.zeros(1, np.int64)]
         except Exception as error:
             raise TypeError(
-                f"{name}, {type(source).__name__}, must take an array of row numbers, source[np.array([0])], and return rows; "
+                f"{name}, {type(source).__name__}, must take an array of row numbers, source[np.array([0])], and "
+                "return rows; "
                 f"it raised {type(error).__name__}: {error}"
             ) from error
         if hasattr(source, "with_format") and hasattr(source, "column_names"):
@@ -383,14 +393,15 @@ class _OfObject:
             if lists:
                 raise TypeError(
                     f"{name} is a {type(source).__name__} that gives lists, not arrays, for its columns {lists}; "
-                    'give .with_format("numpy"), and of its columns those that hold numbers of one shape (.select_columns)'
+                    'give .with_format("numpy"), and by .select_columns columns of numbers of one shape'
                 )
         leaves = jax.tree_util.tree_leaves_with_path(first)
         for path, leaf in leaves:
             array = np.asarray(leaf)
             if array.ndim == 0 or len(array) != 1:
                 raise ValueError(
-                    f"{name}{jax.tree_util.keystr(path)} must have one row for each row number; for one number it has shape {array.shape}"
+                    f"{name}{jax.tree_util.keystr(path)} must have one row for each row number; for one number it has "
+                    f"shape {array.shape}"
                 )
         if not leaves:
             raise ValueError(f"{name} returned no arrays for a row: {first!r}")
@@ -415,7 +426,8 @@ class _OfObject:
             array = np.asarray(leaf)
             if array.shape != out.shape or array.dtype != row.dtype:
                 raise _Unexpected(
-                    f"expected{jax.tree_util.keystr(path) and ' at ' + jax.tree_util.keystr(path)} {row.dtype}{list(out.shape)}, "
+                    f"expected{jax.tree_util.keystr(path) and ' at ' + jax.tree_util.keystr(path)} "
+                    f"{row.dtype}{list(out.shape)}, "
                     f"got {array.dtype}{list(array.shape)}"
                 )
             out[...] = array
@@ -429,7 +441,8 @@ def _reader(name: str, source: Any) -> Any:
 
         if not isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
             raise TypeError(
-                f"{name} must be an Arrow table, got {type(source).__name__}; wior.streaming.from_parquet(path) maps a Parquet file as one"
+                f"{name} must be an Arrow table, got {type(source).__name__}; wior.streaming.from_parquet(path) maps a "
+                "Parquet file as one"
             )
         table = source if isinstance(source, pyarrow.Table) else pyarrow.Table.from_batches([source])
         return _OfTable(name, table)
@@ -447,7 +460,7 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def _is_tensor_at_hand(leaf: Any) -> bool:
-    """Whether a tensor can be read as an array as it is: one on another device, or in a graph of derivatives, cannot."""
+    """Whether a tensor can be read as an array: one on another device, or in a graph of derivatives, cannot."""
     if not _is_tensor(leaf):
         return False
     try:

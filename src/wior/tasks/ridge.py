@@ -191,7 +191,9 @@ def _task(
     judge: tuple[Callable[..., jax.Array], Callable[..., jax.Array]],
     **more: Any,
 ) -> Task:
-    """A task judged on the validation rows of `parts`, (train, valid, test); `judge` is the loss and what predicts, `more` are fields of `Task`."""
+    """A task judged on the validation rows of `parts`, (train, valid, test); `judge` is the loss and what predicts,
+    `more` are fields of `Task`.
+    """
     loss, predict = judge
     test = tuple(map(jnp.asarray, parts[2]))
 

@@ -86,7 +86,8 @@ def test_texts_of_the_data_are_shown_and_never_run(page, tmp_path):
     lowest = np.argsort(review.scores)
     assert page.shown() == [NASTY[place] for place in lowest]
     fields = page.run(
-        "return JSON.stringify([...document.querySelectorAll('.card')].map(c => [...c.querySelectorAll('dt')].map((e, i) => [e.textContent, c.querySelectorAll('dd')[i].textContent])))"
+        "return JSON.stringify([...document.querySelectorAll('.card')].map(c => [...c.querySelectorAll('dt')].map((e, "
+        "i) => [e.textContent, c.querySelectorAll('dd')[i].textContent])))"
     )
     cut = lambda text: text if len(text) <= 200 else text[:199] + "…"
     for place, found in zip(lowest, json.loads(fields), strict=True):
@@ -166,7 +167,8 @@ def test_a_hundred_thousand_rows_stay_smooth(page, large, width):
     page.keys(Keys.END)
     place = np.argmax(review.scores)
     last = page.run(
-        "const c = [...document.querySelectorAll('.card')].at(-1), b = c.getBoundingClientRect(); return [c.querySelector('.id').textContent, b.top >= 0, b.bottom <= innerHeight, c === document.activeElement]"
+        "const c = [...document.querySelectorAll('.card')].at(-1), b = c.getBoundingClientRect(); return "
+        "[c.querySelector('.id').textContent, b.top >= 0, b.bottom <= innerHeight, c === document.activeElement]"
     )
     assert last == [review.ids[place], True, True, True]
     page.keys("k")
@@ -180,7 +182,8 @@ def test_what_is_left_out_is_said(page, tmp_path, monkeypatch):
     review = a_review(600, columns=(), records=None, images=lambda places: noise[places], threshold=1.0)
     page.open(written(tmp_path, review, detailed=500))
     assert page.text("limits") == (
-        "The 500 rows of the lowest scores can be looked at here. The other 100 count in the numbers, the histogram and the matrix."
+        "The 500 rows of the lowest scores can be looked at here. The other 100 count in the numbers, the histogram "
+        "and the matrix."
         "There is room for 256 pictures, those of the lowest scores; other rows show their id and labels."
     )
     assert page.text("flagged") == "600"
@@ -221,15 +224,16 @@ def test_thousands_of_classes(page, tmp_path):
 
 CONTRAST = """
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data] };
-const light = ([r, g, b]) => { const l = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * l(r) + 0.7152 * l(g) + 0.0722 * l(b) };
-const ground = e => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c } return [255, 255, 255, 255] };
-const found = [];
-for (const e of document.querySelectorAll("body *")) {
+const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return
+[...canvas.getImageData(0, 0, 1, 1).data] }; const light = ([r, g, b]) => { const l = v => (v /= 255) <= 0.03928 ? v /
+12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * l(r) + 0.7152 * l(g) + 0.0722 * l(b) }; const ground = e => { for
+(; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c } return
+[255, 255, 255, 255] }; const found = []; for (const e of document.querySelectorAll("body *")) {
   const own = e.matches("input, select") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
-  if (!own || e.matches("script, noscript, option, :disabled") || !e.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
-  const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
-  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.tagName + "." + e.className + "#" + e.id + " " + e.textContent.slice(0, 20)]);
+  if (!own || e.matches("script, noscript, option, :disabled") || !e.checkVisibility({ visibilityProperty: true,
+  opacityProperty: true })) continue; const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
+  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.tagName + "." + e.className + "#" + e.id + " " +
+  e.textContent.slice(0, 20)]);
 }
 return found.sort((a, b) => a[0] - b[0]);
 """
@@ -271,7 +275,8 @@ def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
         if dialog:
             page.run("document.querySelectorAll('dialog').forEach(d => d.close())")
             page.run(
-                "arguments[0] === 'row-view' ? document.querySelector('.card .id').click() : document.getElementById(arguments[0]).showModal()",
+                "arguments[0] === 'row-view' ? document.querySelector('.card .id').click() : "
+                "document.getElementById(arguments[0]).showModal()",
                 dialog,
             )
         for node in driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]:
@@ -282,7 +287,8 @@ def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
     assert {"button", "slider", "spinbutton", "searchbox", "combobox", "checkbox", "article", "feed", "image"} <= seen
     page.run("document.getElementById('row-view').close()")
     landmarks = page.run(
-        "return ['header', 'main', 'aside[aria-label]', 'h1', '[role=search]', '[role=status]'].every(s => document.querySelector(s))"
+        "return ['header', 'main', 'aside[aria-label]', 'h1', '[role=search]', '[role=status]'].every(s => "
+        "document.querySelector(s))"
     )
     assert landmarks
 
@@ -297,5 +303,6 @@ def test_a_narrow_window_scrolls_in_one_direction(page, tmp_path, make):
     assert wide() <= 0
     page.run("document.querySelector('.card .id').click()")
     assert page.run(
-        "const d = document.getElementById('row-view'), b = d.getBoundingClientRect(); return b.left >= 0 && b.right <= innerWidth && d.scrollWidth <= d.clientWidth"
+        "const d = document.getElementById('row-view'), b = d.getBoundingClientRect(); return b.left >= 0 && b.right "
+        "<= innerWidth && d.scrollWidth <= d.clientWidth"
     )

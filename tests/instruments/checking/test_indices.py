@@ -27,7 +27,8 @@ def test_an_index_out_of_range_is_found_in_one_row_of_all(row_loss):
     (finding,) = range_said(softmax(row_loss, with_label(CLASSES)), "inner", X0, Y0)
     assert finding.severity == "error"
     assert finding.message.startswith(
-        "uses the index 3 on an axis of length 3 of an array of shape (8, 3), on row 17 of inner_data (faulty_losses.py:"
+        "uses the index 3 on an axis of length 3 of an array of shape (8, 3), on row 17 of inner_data "
+        "(faulty_losses.py:"
     )
     assert 'mode="clip" or a fill_value' in finding.message
     assert range_said(softmax(row_loss, with_label(CLASSES)), "outer", X0, Y0) == []
