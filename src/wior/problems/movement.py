@@ -6,6 +6,7 @@ derivative that happens to be zero at the start is none of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -113,6 +114,63 @@ def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch
     return problem.outer_batch(outer[:1]), Batch(own, inner)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Traced:
+    """What the derivatives and the losses of a problem read of x and y."""
+
+    minimax: bool
+    used: dict[str, Any]  # names of the leaves that f and g read
+    crosses: dict[str, bool]  # whether the derivative of ∇_y g in a leaf of x is zero
+    reaches_y: bool  # whether f has a derivative in y
+
+    @property
+    def outer(self) -> str:
+        return "objective" if self.minimax else "outer"
+
+    @property
+    def inner(self) -> str:
+        return "objective" if self.minimax else "inner"
+
+    def cause_in_y(self, name: str) -> str:
+        if name in self.used["g of y"]:
+            return (
+                f"{self.inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an accuracy) "
+                "or stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
+            )
+        return (
+            f"{self.inner} does not depend on it. What is not trained by {self.inner}, such as the running statistics of "
+            "a batch norm, belongs outside of y0; what should be trained must be used there"
+        )
+
+    def cause_in_x(self, name: str) -> str:
+        if self.minimax or not (name in self.used["f"] or name in self.used["g"]):
+            return self._not_read(name)
+        if not self.crosses[name] and not self.reaches_y:
+            seen = (
+                "has no derivative in y (argmax, rounding, a comparison, as in an accuracy, has none): "
+                "give a loss that is differentiable"
+                if self.used["f of y"]
+                else "does not depend on y: use y there"
+            )
+            return f"it acts through the inner problem alone, and {self.outer} {seen}"
+        if name in self.used["g"]:
+            return (
+                f"{self.inner} depends on it, but its derivative in y does not, so that the inner solution does not "
+                f"depend on it, and {self.outer} has no derivative in it either. Let it act on y, and through operations "
+                "that have a derivative"
+            )
+        return (
+            f"{self.outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and "
+            f"{self.inner} does not depend on it"
+        )
+
+    def _not_read(self, name: str) -> str:
+        where = self.outer if self.minimax else f"neither {self.outer} nor {self.inner}"
+        if name in self.used["f"]:
+            return f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or stop_gradient has none"
+        return f"{where} does not depend on it" if self.minimax else f"{where} depends on it"
+
+
 def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list[str]:
     f, g = two_losses(problem)
     if problem.conditional:
@@ -141,51 +199,11 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
         "g of y": _used(g, 1, x, y, zeta),
         "f of y": _used(f, 1, x, y, xi),
     }
-    outer, inner = ("objective", "objective") if minimax else ("outer", "inner")
     crosses = dict(zip(_names("x0", x), jax.tree.leaves(cross), strict=True))
-
-    def cause_in_y(name: str) -> str:
-        if name in used["g of y"]:
-            return (
-                f"{inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an accuracy) or "
-                "stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
-            )
-        return (
-            f"{inner} does not depend on it. What is not trained by {inner}, such as the running statistics of a batch "
-            "norm, belongs outside of y0; what should be trained must be used there"
-        )
-
-    def cause_in_x(name: str) -> str:
-        if minimax or not (name in used["f"] or name in used["g"]):
-            where = outer if minimax else f"neither {outer} nor {inner}"
-            if name in used["f"]:
-                return (
-                    f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or stop_gradient "
-                    "has none"
-                )
-            return f"{where} depends on it" if not minimax else f"{where} does not depend on it"
-        if not crosses[name] and not reaches_y:
-            seen = (
-                "has no derivative in y (argmax, rounding, a comparison, as in an accuracy, has none): "
-                "give a loss that is differentiable"
-                if used["f of y"]
-                else "does not depend on y: use y there"
-            )
-            return f"it acts through the inner problem alone, and {outer} {seen}"
-        if name in used["g"]:
-            return (
-                f"{inner} depends on it, but its derivative in y does not, so that the inner solution does not depend "
-                f"on it, and {outer} has no derivative in it either. Let it act on y, and through operations that have "
-                "a derivative"
-            )
-        return (
-            f"{outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and "
-            f"{inner} does not depend on it"
-        )
-
+    traced = _Traced(minimax, used, crosses, reaches_y)
     return [
-        *_said("x0", [(name, cause_in_x(name)) for name in stuck_x], len(_names("x0", x))),
-        *_said("y0", [(name, cause_in_y(name)) for name in stuck_y], len(_names("y0", y))),
+        *_said("x0", [(name, traced.cause_in_x(name)) for name in stuck_x], len(_names("x0", x))),
+        *_said("y0", [(name, traced.cause_in_y(name)) for name in stuck_y], len(_names("y0", y))),
     ]
 
 

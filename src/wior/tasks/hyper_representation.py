@@ -131,6 +131,14 @@ class FewShotMetrics:
         return jnp.mean(label_losses(logits, query.labels)), jnp.mean(jnp.argmax(logits, -1) == query.labels)
 
 
+MEASURES = {
+    "accuracy": Measure("accuracy on held-out classes", largest=True),
+    "loss": Measure("loss on held-out classes", log=True),
+    "valid_accuracy": Measure("accuracy on validation classes", largest=True),
+    "valid_loss": Measure("loss on validation classes", log=True),
+}
+
+
 def hyper_representation(
     train: np.ndarray,
     valid: np.ndarray,
@@ -191,33 +199,19 @@ def hyper_representation(
     """
     rng = np.random.default_rng(seed)
     parts = {"train": train, "valid": valid, "test": test}
-    for part, images in parts.items():
-        if images.ndim != 5 or images.dtype != np.uint8 or images.shape[2:] != train.shape[2:]:
-            raise ValueError(
-                f"{part} must be images (classes, per_class, height, width, channels) of uint8, of one size in all "
-                f"parts; got {images.dtype} {images.shape}"
-            )
+    _check_images(parts)
     counts = {"train": tasks, "valid": held_out_tasks, "test": held_out_tasks}
     drawn = {
         part: draw_episodes(rng, images.shape[0], images.shape[1], ways, shots, queries, counts[part])
         for part, images in parts.items()
     }
     flat = {part: each.reshape(-1, *each.shape[2:]) for part, each in parts.items()}
-    behind = len(flat["valid"])  # where the test images begin in one array with the validation images before them
-    shifted = drawn["test"]._replace(
-        support=drawn["test"].support._replace(places=drawn["test"].support.places + behind),
-        query=drawn["test"].query._replace(places=drawn["test"].query.places + behind),
-    )
-    held_out = jax.tree.map(lambda *tables: jnp.asarray(np.concatenate(tables)), drawn["valid"], shifted)
+    held_out = _one_after_the_other(drawn["valid"], drawn["test"], len(flat["valid"]))
     backbone = Backbone(jnp.asarray(flat["train"]), strided, length)
     judged = dataclasses.replace(backbone, images=jnp.asarray(np.concatenate([flat["valid"], flat["test"]])))
+    episodes = drawn["train"]
     problem = ConditionalBilevel(
-        classifier_loss,
-        classifier_loss,
-        drawn["train"].query,
-        drawn["train"].support,
-        represent=backbone,
-        represent_outer=backbone,
+        classifier_loss, classifier_loss, episodes.query, episodes.support, represent=backbone, represent_outer=backbone
     )
     x0 = convolutions_init(jax.random.key(seed), train.shape[-1], filters)
     (features,) = jax.eval_shape(backbone, x0, Shots(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32))).shape[1:]
@@ -228,12 +222,7 @@ def hyper_representation(
         x0=x0,
         y0=Layer(jnp.zeros((features, ways)), jnp.zeros(ways)),
         metrics=FewShotMetrics(judged, held_out, inner_lr, inner_steps),
-        measures={
-            "accuracy": Measure("accuracy on held-out classes", largest=True),
-            "loss": Measure("loss on held-out classes", log=True),
-            "valid_accuracy": Measure("accuracy on validation classes", largest=True),
-            "valid_loss": Measure("loss on validation classes", log=True),
-        },
+        measures=MEASURES,
         judged_by="valid_accuracy",
         batch_size=(batch, ways * shots),
         steps=steps,
@@ -256,3 +245,22 @@ def hyper_representation(
             "seed": seed,
         },
     )
+
+
+def _one_after_the_other(valid: Any, test: Any, behind: int) -> Any:
+    """The tasks of both parts, for one array of images in which those of the test begin at `behind`."""
+    shifted = test._replace(
+        support=test.support._replace(places=test.support.places + behind),
+        query=test.query._replace(places=test.query.places + behind),
+    )
+    return jax.tree.map(lambda *tables: jnp.asarray(np.concatenate(tables)), valid, shifted)
+
+
+def _check_images(parts: dict[str, np.ndarray]) -> None:
+    train = parts["train"]
+    for part, images in parts.items():
+        if images.ndim != 5 or images.dtype != np.uint8 or images.shape[2:] != train.shape[2:]:
+            raise ValueError(
+                f"{part} must be images (classes, per_class, height, width, channels) of uint8, of one size in all "
+                f"parts; got {images.dtype} {images.shape}"
+            )
