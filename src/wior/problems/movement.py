@@ -134,12 +134,12 @@ class _Traced:
     def cause_in_y(self, name: str) -> str:
         if name in self.used["g of y"]:
             return (
-                f"{self.inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an accuracy) "
-                "or stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
+                f"{self.inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an "
+                "accuracy) or stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
             )
         return (
-            f"{self.inner} does not depend on it. What is not trained by {self.inner}, such as the running statistics of "
-            "a batch norm, belongs outside of y0; what should be trained must be used there"
+            f"{self.inner} does not depend on it. What is not trained by {self.inner}, such as the running "
+            "statistics of a batch norm, belongs outside of y0; what should be trained must be used there"
         )
 
     def cause_in_x(self, name: str) -> str:
@@ -156,8 +156,8 @@ class _Traced:
         if name in self.used["g"]:
             return (
                 f"{self.inner} depends on it, but its derivative in y does not, so that the inner solution does not "
-                f"depend on it, and {self.outer} has no derivative in it either. Let it act on y, and through operations "
-                "that have a derivative"
+                f"depend on it, and {self.outer} has no derivative in it either. Let it act on y, and through "
+                "operations that have a derivative"
             )
         return (
             f"{self.outer} uses it, but has no derivative in it (argmax, rounding, a comparison or stop_gradient), and "
