@@ -135,7 +135,8 @@ class _Traced:
         if name in self.used["g of y"]:
             return (
                 f"{self.inner} uses it, but has no derivative in it: argmax, rounding, a comparison (as in an "
-                "accuracy) or stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of y0"
+                "accuracy) or stop_gradient has none. Give a loss that is differentiable in it, or keep it outside of "
+                "y0"
             )
         return (
             f"{self.inner} does not depend on it. What is not trained by {self.inner}, such as the running "
@@ -167,7 +168,10 @@ class _Traced:
     def _not_read(self, name: str) -> str:
         where = self.outer if self.minimax else f"neither {self.outer} nor {self.inner}"
         if name in self.used["f"]:
-            return f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or stop_gradient has none"
+            return (
+                f"{where} uses it, but has no derivative in it: argmax, rounding, a comparison or "
+                "stop_gradient has none"
+            )
         return f"{where} does not depend on it" if self.minimax else f"{where} depends on it"
 
 
