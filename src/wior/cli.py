@@ -134,6 +134,7 @@ def clean(
     from wior.cleaning.command import Request
     from wior.cleaning.command import clean as clean_files
     from wior.cleaning.demo import demo as clean_digits
+    from wior.cleaning.tables import Asked
     from wior.orders import BY_NAME
 
     given = {"--label": label, "--verified": verified, "--verified-column": verified_column, "--id": id_column}
@@ -146,13 +147,15 @@ def clean(
     widths = _widths(hidden)
     with _one_line(debug, "" if checkpoint is None else "the same command with --resume continues"):
         request = Request(
-            train=train if train is not None else Path(),
+            Asked(
+                train if train is not None else Path(),
+                label=label,
+                verified=verified,
+                verified_column=verified_column,
+                id_column=id_column,
+                ignore=_names(ignore),
+            ),
             out=out,
-            label=label,
-            verified=verified,
-            verified_column=verified_column,
-            id_column=id_column,
-            ignore=_names(ignore),
             relabel=relabel,
             settings={
                 "threshold": threshold,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wior.cleaning.tables import UNKNOWN, read
+from wior.cleaning.tables import UNKNOWN, Asked, read
 from wior.cleaning.tables.delimited_text import Delimited
 
 ROWS = "age,city,label\n1,Rome,cat\n2,Oslo,dog\n3,Rome,cat\n4,Bonn,dog\n"
@@ -26,7 +26,7 @@ def table(name, **columns):
 
 def marked(text="", name="train.csv", **options):
     """The rows of a CSV file in which the column `ok` marks those that are verified."""
-    return read(write(name, text), **{"label": "label", "verified": None, "verified_column": "ok", **options})
+    return read(Asked(write(name, text), **{"label": "label", "verified_column": "ok", **options}))
 
 
 def column(*cells, **options):
@@ -50,7 +50,7 @@ def csv_cell(text):
 
 
 def verified_by(train, verified, label="label", **options):
-    return read(train, label=label, verified=verified, verified_column=None, **options)
+    return read(Asked(train, label, verified, **options))
 
 
 def csv_rows(content):

@@ -17,7 +17,7 @@ from wior.cleaning import choosing, plots
 from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, LabelCleaner
 from wior.cleaning.review.guard import guard
 from wior.cleaning.review.review import Curve, Review, write_review
-from wior.cleaning.tables import UNKNOWN, InputError, Job, read
+from wior.cleaning.tables import UNKNOWN, Asked, InputError, Job, read
 from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder
 from wior.saving.whole import write_json
 from wior.version import __version__
@@ -31,13 +31,8 @@ COMMONEST = 10  # pairs of labels in the summary
 class Request:
     """What the user asks for."""
 
-    train: Path
+    asked: Asked
     out: Path
-    label: str | None = None
-    verified: Path | None = None
-    verified_column: str | None = None
-    id_column: str | None = None
-    ignore: tuple[str, ...] = ()
     relabel: bool = False
     settings: Mapping[str, Any] = dataclasses.field(
         default_factory=dict
@@ -66,14 +61,7 @@ def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings],
     check_paths(request)
     check_checkpoint(request)
     with whole_folder(request.out, made_by_wior) as folder:
-        job = read(
-            request.train,
-            label=request.label,
-            verified=request.verified,
-            verified_column=request.verified_column,
-            id_column=request.id_column,
-            ignore=request.ignore,
-        )
+        job = read(request.asked)
         cleaner = LabelCleaner(**{**request.settings, "progress": request.progress, "checkpoint": request.checkpoint})
         with warnings.catch_warnings():
             # that no verified row has a class is among the notes; all else, such as a save that fails, is for the user
@@ -89,7 +77,7 @@ def clean(request: Request, complete: Callable[[Path, dict[str, Any], Findings],
 def check_paths(request: Request) -> None:
     """The output folder is replaced: what is read must not lie in it, nor it in what is read."""
     out = request.out.expanduser().resolve()
-    for path in (request.train, request.verified, request.checkpoint):
+    for path in (request.asked.train, request.asked.verified, request.checkpoint):
         if path is None:
             continue
         place = path.expanduser().resolve()
@@ -141,12 +129,12 @@ def write(folder: Path, request: Request, job: Job, cleaner: LabelCleaner, found
         "version": __version__,
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
-        "train": str(request.train),
-        "verified": None if request.verified is None else str(request.verified),
-        "verified_column": request.verified_column,
-        "label": request.label,
-        "id": request.id_column,
-        "ignore": list(request.ignore),
+        "train": str(request.asked.train),
+        "verified": None if request.asked.verified is None else str(request.asked.verified),
+        "verified_column": request.asked.verified_column,
+        "label": request.asked.label,
+        "id": request.asked.id_column,
+        "ignore": list(request.asked.ignore),
         "relabel": request.relabel,
         "settings": {
             name: value if isinstance(value, (int, float, str, list, tuple, type(None))) else repr(value)
@@ -206,7 +194,7 @@ def review(request: Request, job: Job, cleaner: LabelCleaner, found: Findings, c
         **{f"note {number}" if len(job.notes) > 1 else "note": text for number, text in enumerate(job.notes, 1)},
     }
     return Review(
-        title=request.train.name,
+        title=request.asked.train.name,
         facts=facts,
         classes=found.classes,
         ids=[str(name) for name in job.ids],

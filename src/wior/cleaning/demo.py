@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior.cleaning.command import Findings, Request, clean
+from wior.cleaning.tables import Asked
 from wior.data import Split, digits
 from wior.data.arrays import write_arrays
 from wior.saving.folders import CONFIG, SUMMARY
@@ -52,7 +53,7 @@ def demo(request: Request) -> dict[str, Any]:
             summary["files"] = [TRAIN, VERIFIED, *summary["files"]]
             write_json(folder / SUMMARY, summary)
 
-        return clean(dataclasses.replace(request, train=work / TRAIN, verified=work / VERIFIED), complete)
+        return clean(dataclasses.replace(request, asked=Asked(work / TRAIN, verified=work / VERIFIED)), complete)
 
 
 def against_the_truth(found: Findings, data: Split, given: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:

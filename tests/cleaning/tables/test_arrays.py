@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from user_tables import known, names, verified_by, write
-from wior.cleaning.tables import InputError, read
+from wior.cleaning.tables import Asked, InputError, read
 from wior.cleaning.tables import arrays as array_files
 
 
@@ -27,7 +27,7 @@ def arrays(name="train.npz", save=np.savez, **changed):
 
 
 def read_marked(path, label=None, **options):
-    return read(path, label=label, verified=None, verified_column="ok", **options)
+    return read(Asked(path, label=label, verified_column="ok", **options))
 
 
 def test_arrays_of_numbers(folder):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from user_tables import ROWS, known, names, verified_by, write
-from wior.cleaning.tables import InputError, images, read
+from wior.cleaning.tables import Asked, InputError, images, read
 
 
 def picture(name, size=(8, 8), mode="L", value=0, **options):
@@ -162,7 +162,7 @@ def test_wrong_image_folders(folder, monkeypatch):
         with pytest.raises(InputError, match=message):
             verified_by(Path("train"), Path("verified"), **options)
     with pytest.raises(InputError, match=r"train: images have no verified column; give a folder"):
-        read(Path("train"), label=None, verified=None, verified_column="ok")
+        read(Asked(Path("train"), label=None, verified_column="ok"))
     with pytest.raises(InputError, match=r"must be as the training rows are, a folder of images"):
         verified_by(Path("train"), write("train.csv", ROWS), label=None)
     picture("verified/cat/z.png", value=200)

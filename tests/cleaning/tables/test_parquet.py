@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from user_tables import known, names, table, verified_by, write
-from wior.cleaning.tables import InputError, read
+from wior.cleaning.tables import Asked, InputError, read
 
 
 def test_types_of_parquet(folder):
@@ -31,7 +31,7 @@ def test_types_of_parquet(folder):
         label=pa.array([3, 4, 3], pa.int16()),
         ok=pa.array([True, False, None]),
     )
-    job = read(path, label="label", verified=None, verified_column="ok")
+    job = read(Asked(path, label="label", verified_column="ok"))
     kinds = {name: entry.get("why", entry["kind"]) for name, entry in job.fates.items()}
     assert kinds == {
         **dict.fromkeys(["whole", "decimal", "half", "nans", "digits"], "number"),
@@ -69,7 +69,7 @@ def test_parquet_of_many_batches(folder, monkeypatch):
         "train.parquet",
         row_group_size=33,
     )
-    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok")
+    train = read(Asked(Path("train.parquet"), label="label", verified_column="ok"))
     assert np.array_equal(train.features[:, 0], numbers.astype(np.float32))
     assert np.array_equal(train.features[:, 1:], np.eye(3)[np.arange(n) % 3])
     places = np.random.default_rng(1).permutation(n)[:40]
@@ -93,7 +93,7 @@ def test_a_copy_of_parquet_has_labels_of_the_same_type_where_they_can_be(folder,
     schema = pa.schema([("a", pa.int32()), ("label", labels.type), ("ok", pa.bool_())], {"mine": "kept"})
     rows = pa.table([pa.array([1, None, 3], pa.int32()), labels, pa.array([True, False, False])], schema=schema)
     pq.write_table(rows, "train.parquet", compression="zstd")
-    train = read(Path("train.parquet"), label="label", verified=None, verified_column="ok")
+    train = read(Asked(Path("train.parquet"), label="label", verified_column="ok"))
     out = train.write(folder, np.array([True, False, True]), {2: new})
     copy = pq.read_table(out)
     assert out == folder / "cleaned.parquet"

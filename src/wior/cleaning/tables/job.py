@@ -57,9 +57,13 @@ class Job:
     fates: Mapping[str, Any]  # what became of every column
     like: Callable[[RowFile], VerifiedRows]  # reads verified rows, with features as these rows have
     picture_shape: tuple[int, ...] | None = None  # (h, w) or (h, w, 3) where the features of a row are a picture
+    pictures: Callable[[np.ndarray], np.ndarray] | None = None  # of places, where the features are something else
+    probabilities: np.ndarray | None = None  # (n, classes): what a model of the user's own says of every row
     notes: Sequence[str] = ()  # for the user, one line each
     marked: np.ndarray | None = None  # (n,) of bool: the verified column
     right: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (n,) places, or UNKNOWN
+    # (n,) with which chance a row was drawn to be verified: nan where nobody knows, 0 where its score was the reason
+    chances: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     verified_features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0), np.float32))
     verified: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (m,) places in classes
 
@@ -84,6 +88,8 @@ class Job:
     @property
     def images(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """The pictures (k, h, w) or (k, h, w, 3) of uint8 of k places; `None` where rows are no pictures."""
+        if self.pictures is not None:
+            return self.pictures
         shape = self.picture_shape
         if shape is None:
             return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from wior.cleaning.tables.arrays import read_arrays
+from wior.cleaning.tables.asked import Asked
 from wior.cleaning.tables.errors import InputError, counted, listed, shown
 from wior.cleaning.tables.images import read_images
 from wior.cleaning.tables.job import UNKNOWN, Job, Labels, VerifiedRows
@@ -25,25 +26,18 @@ READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
 KINDS = {"table": "a table: CSV, TSV or Parquet", "arrays": "arrays: .npz", "images": "a folder of images"}
 
 
-def read(
-    train: Path,
-    *,
-    label: str | None,
-    verified: Path | None,
-    verified_column: str | None,
-    id_column: str | None = None,
-    ignore: Sequence[str] = (),
-) -> Job:
+def read(asked: Asked) -> Job:
     """The rows of `train`, and those whose labels are right: the rows of `verified`, or those marked in a column."""
-    if (verified is None) == (verified_column is None):
+    verified = asked.verified
+    if (verified is None) == (asked.verified_column is None):
         raise InputError(
             f"give {'either' if verified else 'one of'} --verified, a file of verified rows, "
             "or --verified-column, a column that marks them" + (", not both" if verified else "")
         )
-    file = open_rows(train)
-    job = READERS[file.kind](file, Roles(label, id_column, verified_column, ignore))
+    file = open_rows(asked.train)
+    job = READERS[file.kind](file, Roles(asked.label, asked.id_column, asked.verified_column, asked.ignore))
     if verified is None:
-        job = _with_marked(job, str(verified_column))
+        job = _with_marked(job, str(asked.verified_column))
     else:
         other = open_rows(verified)
         if other.kind != file.kind:

@@ -1,0 +1,18 @@
+"""What the user says of the files that `wior clean` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The files, and which of their columns are what; a name in a message is the option of the command line."""
+
+    train: Path
+    label: str | None = None  # the column with the labels; of arrays its name
+    verified: Path | None = None  # a file of verified rows
+    verified_column: str | None = None  # a column of `train` that marks rows whose label is right
+    id_column: str | None = None
+    ignore: tuple[str, ...] = ()
