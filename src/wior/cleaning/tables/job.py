@@ -57,10 +57,10 @@ class Job:
     fates: Mapping[str, Any]  # what became of every column
     like: Callable[[RowFile], VerifiedRows]  # reads verified rows, with features as these rows have
     picture_shape: tuple[int, ...] | None = None  # (h, w) or (h, w, 3) where the features of a row are a picture
-    pictures: Callable[[np.ndarray], np.ndarray] | None = None  # of places, where the features are something else
-    probabilities: np.ndarray | None = None  # (n, classes): what a model of the user's own says of every row
     notes: Sequence[str] = ()  # for the user, one line each
     marked: np.ndarray | None = None  # (n,) of bool: the verified column
+    pictures: Callable[[np.ndarray], np.ndarray] | None = None  # of places, where the features are something else
+    probabilities: np.ndarray | None = None  # (n, classes): what a model of the user's own says of every row
     right: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (n,) places, or UNKNOWN
     # (n,) with which chance a row was drawn to be verified: nan where nobody knows, 0 where its score was the reason
     chances: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
