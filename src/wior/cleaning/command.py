@@ -188,7 +188,7 @@ def learning_curves(cleaner: LabelCleaner) -> list[Curve]:
 def review(request: Request, job: Job, cleaner: LabelCleaner, found: Findings, curves: list[Curve]) -> Review:
     facts = {
         "rows": f"{len(found.given):,}",
-        "verified rows": f"{len(job.verified):,}",
+        "verified rows": f"{len(job.outside):,}",
         "classes": f"{len(found.classes):,}",
         **({"label": job.label} if job.kind == "table" else {}),
         **{f"note {number}" if len(job.notes) > 1 else "note": text for number, text in enumerate(job.notes, 1)},
@@ -225,7 +225,7 @@ def summarize(
         "made_by": "wior clean",
         "version": __version__,
         "rows": len(found.given),
-        "verified_rows": len(job.verified),
+        "verified_rows": len(job.outside),
         "known_rows": int((job.right != UNKNOWN).sum()),
         "classes": names,
         "flagged": int(flagged.sum()),

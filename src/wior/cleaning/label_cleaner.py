@@ -138,8 +138,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         everything = len(judged) == len(job.given)  # then no copy is made of what may be large
         features = self._features(job.features if everything else job.features[judged], reset=True)
         self.classes_ = np.array(job.classes)
-        verified = self._features(job.verified_features, reset=False)
-        return self._learn(features, job.given[judged], verified, job.verified)
+        verified = self._features(job.outside_features, reset=False)
+        return self._learn(features, job.given[judged], verified, job.outside)
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""

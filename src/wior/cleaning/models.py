@@ -125,12 +125,18 @@ def tempered(logs: np.ndarray, temperature: float) -> np.ndarray:
     return scaled - highest - np.log(np.exp(scaled - highest).sum(-1, keepdims=True))
 
 
-def all_log_probabilities(model: Any, params: Tree, features: Any) -> np.ndarray:
-    """log p (rows, classes), some rows at a time."""
+def all_log_probabilities(model: Any, params: Tree, features: Any, places: np.ndarray | None = None) -> np.ndarray:
+    """log p (rows, classes) of all rows, or of those in `places`, some at a time."""
     if isinstance(model, Custom):
         model = model.as_now(features)
-    parts = [
-        np.asarray(log_probabilities(model, params, jnp.asarray(features[at : at + ROWS_AT_ONCE])))
-        for at in range(0, len(features), ROWS_AT_ONCE)
-    ]
-    return np.concatenate(parts)
+    rows = len(features) if places is None else len(places)
+
+    def some(at: int) -> Any:
+        return features[at : at + ROWS_AT_ONCE] if places is None else features[places[at : at + ROWS_AT_ONCE]]
+
+    return np.concatenate(
+        [
+            np.asarray(log_probabilities(model, params, jnp.asarray(some(at))))
+            for at in range(0, max(rows, 1), ROWS_AT_ONCE)
+        ]
+    )

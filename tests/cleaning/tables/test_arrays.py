@@ -69,8 +69,8 @@ def test_verified_arrays(folder):
     verified = arrays("verified.npz", X=np.array([[3, 4], [9, 9]], np.uint8), y=[0, 1], ok=0)
     job = verified_by(train, verified, label=None)
     assert known(job) == {1: "0"}
-    assert job.verified_features.tolist() == [[3, 4], [9, 9]]
-    assert job.verified_features.dtype == np.float32
+    assert job.outside_features.tolist() == [[3, 4], [9, 9]]
+    assert job.outside_features.dtype == np.float32
     assert "1 training row found among the verified rows and not judged; 1 with" in job.notes[-1]
     with_ids = arrays("ids.npz", who=[1, 2, 3])
     verified = arrays("verified-ids.npz", X=np.array([[3.5, 4], [9, 9]]), y=[0, 1], who=[3, 4], ok=0)

@@ -34,8 +34,8 @@ def test_a_table_of_numbers_and_categories(folder):
         "label": {"kind": "label", "values": 2},
     }
     assert job.judged.tolist() == [0, 1, 2, 3]
-    assert job.verified_features.tolist() == [[9, 0, 1, 0], [9.5, 0, 0, 1]]
-    assert names(job, job.verified) == ["dog", "cat"]
+    assert job.outside_features.tolist() == [[9, 0, 1, 0], [9.5, 0, 0, 1]]
+    assert names(job, job.outside) == ["dog", "cat"]
     assert (known(job), job.notes) == ({}, [])
 
 

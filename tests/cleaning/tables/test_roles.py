@@ -53,8 +53,8 @@ def test_a_verified_column(folder, yes, no):
     job = marked(f"a,label,ok\n1,x,{no}\n2,y,{yes}\n3,x,{yes}\n4,y,{no}\n")
     assert job.judged.tolist() == [0, 3]
     assert known(job) == {1: "y", 2: "x"}
-    assert job.verified_features.tolist() == [[2], [3]]
-    assert names(job, job.verified) == ["y", "x"]
+    assert job.outside_features.tolist() == [[2], [3]]
+    assert names(job, job.outside) == ["y", "x"]
 
 
 def test_marks_that_are_none(folder):
@@ -80,7 +80,7 @@ def test_verified_rows_are_found_among_the_training_rows_by_their_ids(folder):
     job = verified_by(train, verified, id_column="no")
     assert known(job) == {0: "dog"}
     assert job.judged.tolist() == [1, 2]
-    assert job.verified_features.tolist() == [[1], [7]]
+    assert job.outside_features.tolist() == [[1], [7]]
     assert job.notes == [
         "1 training row found among the verified rows and not judged; 1 with another label than the verified one"
     ]
@@ -122,7 +122,7 @@ def test_a_verified_file_must_have_the_columns_that_are_used(folder):
 def test_verified_cells_that_the_training_table_lacks(folder):
     train = write("train.csv", "a,b,c,label\n1,Rome,yes,x\n2,Oslo,no,y\n")
     job = verified_by(train, write("verified.csv", "a,b,c,label\n,Bonn,true,x\n9,,maybe,x\n"))
-    assert job.verified_features.tolist() == [[1.5, 0, 0, 1], [9, 0, 0, 0]]
+    assert job.outside_features.tolist() == [[1.5, 0, 0, 1], [9, 0, 0, 0]]
     lacks = "hold what the training table lacks; they count as none of its values"
     assert f"verified.csv: 2 rows of column 'b' {lacks}" in job.notes
     assert f"verified.csv: 1 row of column 'c' {lacks}" in job.notes
@@ -144,7 +144,7 @@ def test_classes_that_only_some_have_are_noted(folder):
 def test_a_verified_file_of_another_format_or_kind(folder):
     train = write("train.csv", ROWS)
     job = verified_by(train, table("verified.parquet", age=[9], city=["Oslo"], label=["dog"]))
-    assert job.verified_features.tolist() == [[9, 0, 1, 0]]
+    assert job.outside_features.tolist() == [[9, 0, 1, 0]]
     np.savez("verified.npz", X=np.ones((2, 2)), y=[0, 1])
     with pytest.raises(
         InputError, match=r"verified.npz must be as the training rows are, a table: CSV, TSV or Parquet"

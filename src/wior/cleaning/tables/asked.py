@@ -14,5 +14,9 @@ class Asked:
     label: str | None = None  # the column with the labels; of arrays its name
     verified: Path | None = None  # a file of verified rows
     verified_column: str | None = None  # a column of `train` that marks rows whose label is right
+    verified_label: str | None = None  # a column of `train` with the right label, empty where nobody looked
     id_column: str | None = None
     ignore: tuple[str, ...] = ()
+    embeddings: Path | None = None  # features of every row, in place of those made from its columns or pixels
+    probabilities: Path | None = None  # of every row and class, by a model of the user's own, out of fold
+    backbone: str | None = None  # what turns pictures into features; None: the best one that is installed

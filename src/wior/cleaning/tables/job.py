@@ -64,8 +64,11 @@ class Job:
     right: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (n,) places, or UNKNOWN
     # (n,) with which chance a row was drawn to be verified: nan where nobody knows, 0 where its score was the reason
     chances: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    verified_features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0), np.float32))
-    verified: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (m,) places in classes
+    # (n,) of bool: of a verified row, whether the label given is the one from before somebody looked
+    paired: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    # verified rows that are none of the n
+    outside_features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    outside: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (m,) places in classes
 
     @property
     def path(self) -> Path:

@@ -53,7 +53,7 @@ def _with_marked(job: Job, column: str) -> Job:
     if not len(places):
         raise InputError(f"{job.path}: no row is marked as verified in the column {shown(column)}")
     right = np.where(job.marked, job.given, UNKNOWN).astype(np.int32)
-    return dataclasses.replace(job, right=right, verified_features=job.features[places], verified=job.given[places])
+    return dataclasses.replace(job, right=right, outside_features=job.features[places], outside=job.given[places])
 
 
 def _with_verified(job: Job, rows: VerifiedRows) -> Job:
@@ -65,8 +65,8 @@ def _with_verified(job: Job, rows: VerifiedRows) -> Job:
         classes=classes,
         given=given,
         right=right,
-        verified_features=rows.features,
-        verified=verified,
+        outside_features=rows.features,
+        outside=verified,
         notes=[*job.notes, *rows.notes, *_notes_on_known(given, right)],
     )
 
@@ -110,7 +110,7 @@ def _notes_on_known(given: np.ndarray, right: np.ndarray) -> list[str]:
 def _notes_on_classes(job: Job) -> list[str]:
     if len(job.classes) < 2:
         raise InputError(f"{job.path}: all labels are {listed(job.classes)}; there must be two classes at least")
-    given, right = (np.bincount(codes, minlength=len(job.classes)) > 0 for codes in (job.given, job.verified))
+    given, right = (np.bincount(codes, minlength=len(job.classes)) > 0 for codes in (job.given, job.outside))
     names = np.array(job.classes)
     notes = []
     if (given & ~right).any():
