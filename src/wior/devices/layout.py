@@ -120,6 +120,7 @@ class Layout:
 
     @property
     def spans_processes(self) -> bool:
+        """Whether the devices belong to more than one process."""
         return len({device.process_index for device in self.mesh.devices.flat}) > 1
 
     def describe(self) -> list[Any]:
@@ -149,6 +150,7 @@ class Layout:
         self.shardings(Point(x, y))
 
     def demand_rows_fit(self, x: Tree) -> None:
+        """Raises where the rows of a `PerExample` leaf cannot be split evenly over their axis."""
         if self.rows is None:
             return
         for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):

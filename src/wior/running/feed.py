@@ -223,8 +223,8 @@ def _reads(
         for piece, first in enumerate(range(0, window.steps, steps)):
             last = min(first + steps, window.steps)
             place = begins + first * stream.chunk
-            steps = f"{window.first + first + 1} to {window.first + last}"
-            where = f"{name}{jax.tree_util.keystr(path)}, read for steps {steps}"
+            span = f"{window.first + first + 1} to {window.first + last}"
+            where = f"{name}{jax.tree_util.keystr(path)}, read for steps {span}"
             read = functools.partial(
                 source.read,
                 numbers[first * stream.chunk : last * stream.chunk],

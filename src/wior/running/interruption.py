@@ -9,9 +9,11 @@ ends it.
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -22,6 +24,8 @@ class Interrupted(KeyboardInterrupt):
 
     Attributes
     ----------
+    message : str
+        What ended the run, and how to resume it.
     result : Result or SweepResult
         What the run had reached: x, y, the state and the history so far.
 
@@ -44,7 +48,7 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, message: str, result: Any):
         super().__init__(message)
-        self.result = result
+        self.message, self.result = message, result
 
 
 class Interrupt:
@@ -166,8 +170,12 @@ def comes_from_interruption(error: BaseException | None) -> bool:
 
 
 def _is_lost_in(frame: FrameType | None) -> bool:
+    called_by_gc = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib") or frame.f_code.co_name in LOST_IN:
+        code = frame.f_code
+        if code.co_name in LOST_IN or code in called_by_gc:
+            return True
+        if code.co_filename.startswith("<frozen importlib") or code.co_filename == weakref.__file__:
             return True
         frame = frame.f_back
     return False

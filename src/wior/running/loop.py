@@ -44,6 +44,8 @@ class NonFiniteError(FloatingPointError):
         The step whose update made it so.
     variables : list of str
         Which variables.
+    hint : str
+        The likely cause, as in the message.
     result : Result
         The state before that step, the last finite one, and the history up to it.
 
@@ -64,7 +66,7 @@ class NonFiniteError(FloatingPointError):
     result: Any = None
 
     def __init__(self, step: int, variables: list[str], hint: str):
-        self.step, self.variables = step, variables
+        self.step, self.variables, self.hint = step, variables, hint
         super().__init__(f"{' and '.join(variables)} became non-finite in step {step}; {hint}")
 
 

@@ -102,6 +102,7 @@ class Streamed:
 
     @property
     def row_bytes(self) -> int:
+        """The bytes of one row."""
         return sum(math.prod(row.shape) * row.dtype.itemsize for row in jax.tree.leaves(self.row))
 
     def shapes(self) -> Tree:

@@ -224,11 +224,21 @@ def test_thousands_of_classes(page, tmp_path):
 
 CONTRAST = """
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return
-[...canvas.getImageData(0, 0, 1, 1).data] }; const light = ([r, g, b]) => { const l = v => (v /= 255) <= 0.03928 ? v /
-12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * l(r) + 0.7152 * l(g) + 0.0722 * l(b) }; const ground = e => { for
-(; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c } return
-[255, 255, 255, 255] }; const found = []; for (const e of document.querySelectorAll("body *")) {
+const rgba = text => {
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+};
+const linear = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+const ground = e => {
+  for (; e; e = e.parentElement) {
+    const c = rgba(getComputedStyle(e).backgroundColor);
+    if (c[3] === 255) return c;
+  }
+  return [255, 255, 255, 255];
+};
+const found = [];
+for (const e of document.querySelectorAll("body *")) {
   const own = e.matches("input, select") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
   if (!own || e.matches("script, noscript, option, :disabled") || !e.checkVisibility({ visibilityProperty: true,
   opacityProperty: true })) continue; const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
