@@ -13,14 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wior import checks
-from wior.cleaning import choosing
+from wior.cleaning import arguments, choosing, judging
+from wior.cleaning.arguments import is_classifier
+from wior.cleaning.calibration import best_threshold
+from wior.cleaning.case import Case
 from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
+from wior.cleaning.estimates import Pairs, estimates
 from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
+from wior.cleaning.opinions.rows import UNKNOWN, Rows
+from wior.cleaning.opinions.taught import TaughtClassifier, TaughtNetwork
 from wior.cleaning.second_opinion import ROUNDS, Cuts, members_of, second_opinion
 from wior.cleaning.tables import Job
 from wior.orders import Order
@@ -78,7 +83,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self,
         *,
         weighting: str = "auto",
-        model: str | Custom = "auto",
+        model: Any = "auto",
         hidden: tuple[int, ...] | None = None,
         start: str | None = None,
         outer_lr: float | None = None,
@@ -90,7 +95,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         folds: int | None = None,
         parts: int | None = None,
         rounds: int | None = None,
-        threshold: float = 0.5,
+        threshold: float | None = None,
+        effort: str = "usual",
         order: Order | None = None,
         random_state: int = 0,
         progress: bool = False,
@@ -110,36 +116,195 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.parts = parts
         self.rounds = rounds
         self.threshold = threshold
+        self.effort = effort
         self.order = order
         self.random_state = random_state
         self.progress = progress
         self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any, X_verified: Any = None, y_verified: Any = None) -> LabelCleaner:
-        """Learns from rows `X` with labels `y`, some of them wrong, and from other rows whose labels are right."""
+    def fit(
+        self, X: Any, y: Any, X_verified: Any = None, y_verified: Any = None, *,
+        pred_probs: Any = None, chances: Any = None,
+    ) -> LabelCleaner:  # fmt: skip
+        """Learns from rows with labels, some of them wrong.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features)
+            The rows. None where `pred_probs` are given.
+        y : array of shape (rows,)
+            Their labels, some of them wrong.
+        X_verified : array of shape (verified rows, features), optional
+            Other rows whose labels are right.
+        y_verified : array, optional
+            With `X_verified` its labels. Alone: the right label of every row of `X`, missing (None or NaN) where nobody
+            looked. Such pairs of a given and a right label say how labels are wrong, how many are, and how far the
+            scores can be trusted. Without any verified row the result is a first estimate.
+        pred_probs : array of shape (rows, classes), optional
+            Probabilities of the labels in `y` by a model of your own, out of fold, for classes in sorted order.
+        chances : array of shape (rows,), optional
+            With which chance each verified row was drawn, where these differ (as `wior clean` draws them); NaN: nobody
+            knows, 0: it was looked at because of its score.
+
+        Returns
+        -------
+        LabelCleaner
+            Itself.
+        """
         self._check_parameters()
-        if X_verified is None or y_verified is None:
-            missing = "X_verified" if X_verified is None else "y_verified"
-            raise ValueError(f"{missing} must be given: a small set of rows whose labels are known to be right")
-        X, given = self._rows(X, y)
-        X_verified, verified = self._rows(X_verified, y_verified, "X_verified", "y_verified")
-        if (given.dtype.kind in "OUT") != (verified.dtype.kind in "OUT"):
-            raise ValueError(
-                f"y and y_verified must both be texts or both be numbers, got the dtypes {given.dtype} and "
-                f"{verified.dtype}"
-            )
-        self.classes_, codes = np.unique(np.concatenate([given, verified]), return_inverse=True)
-        return self._learn(X, codes[: len(given)], X_verified, codes[len(given) :])
+        if X is None and pred_probs is None:
+            raise ValueError("X must be given, or pred_probs in its place")
+        if X_verified is not None and y_verified is None:
+            raise ValueError("y_verified must be given with X_verified: the right labels of its rows")
+        if X is None:
+            given = arguments.labels_of(y)
+            features = np.zeros((len(given), 0), np.float32)
+        else:
+            features, given = self._rows(X, y)
+        n, known, beside, others = len(given), np.zeros(len(given), bool), features[:0], given[:0]
+        if X_verified is not None:
+            beside, others = self._rows(X_verified, y_verified, "X_verified", "y_verified")
+            arguments.require_one_kind(given, others)
+        elif y_verified is not None:
+            known, others = arguments.right_labels(y_verified, given)
+        self.classes_, codes = np.unique(np.concatenate([given, others]), return_inverse=True)
+        codes, right = codes.astype(np.int32), np.full(n, UNKNOWN, np.int32)
+        if X_verified is None:
+            right[known] = codes[n:]
+        probabilities = None if pred_probs is None else arguments.checked_probabilities(pred_probs, n, self.classes_)
+        numbers = codes[n:] if X_verified is not None else codes[:0]
+        chances = arguments.checked_chances(chances, n)
+        return self._fit_case(Case(features, codes[:n], right, known, chances, beside, numbers, probabilities))
 
     def fit_job(self, job: Job) -> LabelCleaner:
-        """As `fit`, on the rows of a job that are to be judged, whose labels are encoded already."""
+        """As `fit`, on a job of `wior clean`, whose labels are encoded already."""
         self._check_parameters()
-        judged = job.judged
-        everything = len(judged) == len(job.given)  # then no copy is made of what may be large
-        features = self._features(job.features if everything else job.features[judged], reset=True)
         self.classes_ = np.array(job.classes)
-        verified = self._features(job.outside_features, reset=False)
-        return self._learn(features, job.given[judged], verified, job.outside)
+        features = self._features(job.features, reset=True)
+        outside = self._features(job.outside_features, reset=False) if len(job.outside) else features[:0]
+        chances = job.chances if len(job.chances) else np.full(len(job.given), np.nan)
+        paired = job.paired if len(job.paired) else np.zeros(len(job.given), bool)
+        return self._fit_case(
+            Case(features, job.given, job.right, paired, chances, outside, job.outside, job.probabilities)
+        )
+
+    def _fit_case(self, case: Case) -> LabelCleaner:
+        arguments.require_two_classes(self.classes_)
+        if self._by_opinions(case):
+            return self._judge(case)
+        judged = np.flatnonzero(case.right == UNKNOWN)
+        if not len(judged):
+            raise ValueError("y_verified has a label for every row of X; none is left to be judged")
+        known = np.flatnonzero(case.right != UNKNOWN)
+        everything = not len(known)  # then no copy is made of what may be large
+        verified = (
+            np.concatenate([case.features[known], case.outside_features]) if len(known) else case.outside_features
+        )
+        labels = np.concatenate([case.right[known], case.outside])
+        if not len(labels):
+            raise ValueError(
+                f"weighting={self.weighting!r} needs verified rows; weighting='auto' gives a first estimate without any"
+            )
+        self._learn(case.features if everything else case.features[judged], case.given[judged], verified, labels)
+        if not everything:
+            self._with_known(case, judged)
+        return self
+
+    def _by_opinions(self, case: Case) -> bool:
+        """Whether opinions judge, or a bilevel design: that is the better one where no pairs say how labels are wrong."""
+        if self.weighting != "auto":
+            return False
+        some_known = len(case.outside) > 0 or bool((case.right != UNKNOWN).any())
+        special = case.probabilities is not None or self.effort == "fast" or is_classifier(self.model)
+        return special or not some_known or bool((case.paired & (case.right != UNKNOWN)).any())
+
+    def _judge(self, case: Case) -> LabelCleaner:
+        """By opinions of several models, combined and calibrated by the verified rows."""
+        n, m, classes, seed = len(case.given), len(case.outside), len(self.classes_), int(self.random_state)
+        rows = case.rows(classes, seed)
+        learner, model = self._learner(rows, classes)
+        how = judging.How(learner, judging.ROUNDS[self.effort], None, seed)
+        pieces_of_work = 1 + judging.passes_at_most(rows) + how.rounds * rows.count_of_parts + 1
+        probabilities = case.probabilities
+        if probabilities is not None and m:
+            probabilities = np.concatenate([probabilities, np.full((m, classes), 1 / classes, np.float32)])
+        with self._progress(pieces_of_work) as begin:
+            judged = judging.judge(rows, how, probabilities, lambda what: _told(begin, what))
+        known = case.right != UNKNOWN
+        scores = judged.calibrated.scores[:n]
+        scores[known] = case.right[known] == case.given[known]
+        unknown = np.flatnonzero(~known)
+        self.threshold_ = best_threshold(scores[unknown]) if self.threshold is None else float(self.threshold)
+        self.helpful_ = not judging.unhelpful(judged.combined)
+        if not self.helpful_:
+            warnings.warn(
+                "the features say nothing of the right labels: on the verified rows the models are no better than the "
+                "shares of the classes. Nothing is flagged; give other features, or embeddings",
+                stacklevel=4,
+            )
+        self.scores_ = scores
+        self.flagged_ = (scores < self.threshold_) & (self.helpful_ | known)
+        self._suggest(judged.posterior[:n], case)
+        self.weights_ = scores
+        self.noise_ = judged.table
+        self.trusted_classes_ = self.classes_[:0]
+        pairs = rows.pairs
+        self.estimates_ = estimates(
+            Pairs(case.right[pairs] != case.given[pairs], judged.calibrated.unseen[pairs], rows.weights[pairs]),
+            scores[unknown], int((scores[known] == 0).sum()), self.threshold_,
+        )  # fmt: skip
+        self.says_ = judged.says
+        self.choice_ = {
+            "weighting": "opinions", "effort": self.effort, "opinions": judged.combined.weights,
+            "start": judged.start, "passes": judged.passes, "held_out_loss": judged.combined.loss,
+            "held_out_gain": float(judged.combined.gains.mean()) if len(judged.combined.gains) else float("nan"),
+            "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
+        }  # fmt: skip
+        self.trials_ = []
+        return self
+
+    def _suggest(self, posterior: np.ndarray, case: Case) -> None:
+        """The given label of a row that is not flagged, else the likeliest other one, or the right one."""
+        rows = np.arange(len(case.given))
+        others = posterior.copy()
+        others[rows, case.given] = 0
+        other = others.argmax(1)
+        share = others[rows, other] / np.maximum(others.sum(1), 1e-30)
+        known = case.right != UNKNOWN
+        self.suggested_codes_ = np.where(self.flagged_, other, case.given)
+        self.suggested_codes_[known] = case.right[known]
+        self.confidence_ = np.where(self.flagged_, (1 - self.scores_) * share, self.scores_)
+        self.confidence_[known] = 1.0
+        self.suggested_labels_ = self.classes_[self.suggested_codes_]
+
+    def _with_known(self, case: Case, judged: np.ndarray) -> None:
+        """What was found of the rows that were judged, with the verified rows between them."""
+        known = case.right != UNKNOWN
+        right = (case.right == case.given).astype(float)
+        filled = lambda values, known_values: _filled(values, judged, known_values)
+        self.scores_, self.weights_ = filled(self.scores_, right), filled(self.weights_, right)
+        self.confidence_ = filled(self.confidence_, np.ones(len(right)))
+        self.flagged_ = filled(self.flagged_, known & (right == 0))
+        self.suggested_codes_ = filled(self.suggested_codes_, np.where(known, case.right, 0))
+        self.suggested_labels_ = self.classes_[self.suggested_codes_]
+
+    def _learner(self, rows: Rows, classes: int) -> tuple[Any, str]:
+        """What is taught by kept rows, and its name; None where only closed forms judge."""
+        if self.effort == "fast" or not rows.features.shape[1]:
+            return None, "closed forms"
+        if is_classifier(self.model):
+            return TaughtClassifier(self.model, rows.features, classes), type(self.model).__name__
+        model = self._model(rows.features, classes)
+        self._check_model(model, rows.features, classes)
+        hidden = () if isinstance(model, Custom) else model.hidden
+        name = (
+            "custom"
+            if isinstance(model, Custom)
+            else " ".join(["mlp", "-".join(map(str, hidden))])
+            if hidden
+            else "linear"
+        )
+        return TaughtNetwork.of(model, rows.features), name
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""
@@ -171,7 +336,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             if rounds:
                 posterior = self._judge_again(material, posterior, rounds, parts, folds, begin)
         self.scores_ = posterior[np.arange(len(given)), given]
-        self.flagged_ = self.scores_ < self.threshold
+        self.threshold_ = 0.5 if self.threshold is None else float(self.threshold)
+        self.flagged_ = self.scores_ < self.threshold_
+        self.estimates_, self.helpful_ = None, True
         self.suggested_codes_ = posterior.argmax(1)
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
         self.confidence_ = posterior.max(1)
@@ -247,8 +414,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of every class, (rows, classes), in the order of `classes_`."""
-        check_is_fitted(self, "params_")
-        logs = all_log_probabilities(self.model_, self.params_, self._features(X, reset=False))
+        check_is_fitted(self, "scores_")
+        features = self._features(X, reset=False)
+        if hasattr(self, "says_"):
+            return np.asarray(np.exp(self.says_(features)), float)
+        logs = all_log_probabilities(self.model_, self.params_, features)
         return np.exp(tempered(logs, self.temperature_))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -262,13 +432,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=dtype, allow_nd=own, ensure_2d=not own)
 
     def _rows(self, X: Any, y: Any, name: str = "X", labels: str = "y") -> tuple[np.ndarray, np.ndarray]:
-        with _named(name):
+        with arguments.named(name):
             features = self._features(X, reset=name == "X")
-        with _named(labels):
-            y = column_or_1d(y, warn=True)
-            _refuse_mixed(y)
-            check_classification_targets(y)
-            check_array(y.reshape(-1, 1), dtype=None, ensure_all_finite=y.dtype.kind in "fc", input_name=labels)
+        y = arguments.labels_of(y, labels)
         if len(y) != len(features):
             raise ValueError(f"{labels} must have one label for each row of {name}, got {len(y)} for {len(features)}")
         return features, y
@@ -276,8 +442,6 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _check_classes(self, given: np.ndarray, verified: np.ndarray) -> np.ndarray:
         """Which classes have no verified row."""
         names = self.classes_
-        if len(names) < 2:
-            raise ValueError(f"y must have at least two classes, got one class only: {str(names[0])!r}")
         known = np.bincount(verified, minlength=len(names)) > 0
         if known.sum() < 2:
             raise ValueError(
@@ -346,12 +510,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         for name, value, known in (
             ("weighting", self.weighting, WEIGHTINGS),
             ("start", self.start, (None, *STARTS)),
-            ("model", "auto" if isinstance(self.model, Custom) else self.model, MODELS),
+            ("model", "auto" if isinstance(self.model, Custom) or is_classifier(self.model) else self.model, MODELS),
+            ("effort", self.effort, tuple(judging.ROUNDS)),
         ):
             if value not in known:
                 raise ValueError(
                     f"{name} must be one of {', '.join(str(one) for one in known)}"
-                    + (" or a wior.cleaning.Custom" if name == "model" else "")
+                    + (", a wior.cleaning.Custom or a classifier of scikit-learn" if name == "model" else "")
                     + f"; got {value!r}"
                 )
         for name in ("outer_lr", "inner_lr"):
@@ -369,8 +534,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             raise ValueError(f"parts must be 0 or an integer of at least 2, got {self.parts!r}")
         if self.rounds is not None and self.rounds != 0:
             checks.positive_integer("rounds", self.rounds)
-        if not (isinstance(self.threshold, (int, float, np.floating)) and 0 < self.threshold < 1):
-            raise ValueError(f"threshold must lie between 0 and 1, got {self.threshold!r}")
+        number = isinstance(self.threshold, (int, float, np.floating))
+        if self.threshold is not None and not (number and 0 < self.threshold < 1):
+            raise ValueError(f"threshold must lie between 0 and 1, or be None, got {self.threshold!r}")
         if self.order is not None and not isinstance(self.order, Order):
             raise TypeError(f"order must be one of wior.orders, got {self.order!r}")
         if isinstance(self.random_state, bool) or not isinstance(self.random_state, (int, np.integer)):
@@ -391,22 +557,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             yield begin
 
 
-@contextlib.contextmanager
-def _named(argument: str) -> Iterator[None]:
-    """What scikit-learn says of X and y, said of the verified rows too."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if argument in ("X", "y"):
-            raise
-        raise type(error)(f"{argument}: {error}") from error
-
-
-def _refuse_mixed(y: np.ndarray) -> None:
-    texts = [isinstance(label, str) for label in y] if y.dtype == object else []
-    if any(texts) and not all(texts):
-        row = texts.index(False)
-        raise ValueError(f"y must be texts or numbers alone, got {y[row]!r} in row {row}")
+def _filled(values: np.ndarray, places: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """`values` at some places among others."""
+    found = np.array(others, values.dtype)
+    found[places] = values
+    return found
 
 
 def _are_widths(hidden: Any) -> bool:
@@ -416,3 +571,7 @@ def _are_widths(hidden: Any) -> bool:
 def _listed(names: Any) -> str:
     shown = ", ".join(repr(str(name)) for name in names[:5])
     return f"class {shown}" if len(names) == 1 else f"classes {shown}" + (" and others" if len(names) > 5 else "")
+
+
+def _told(begin: Any, what: str) -> None:
+    begin(what, 1)(0, {})

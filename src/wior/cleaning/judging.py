@@ -1,0 +1,111 @@
+"""From rows to what is said of every label: opinions are formed, combined and calibrated.
+
+The closed-form opinions are always formed. A model of the kept rows (a network, or a classifier of the user's own)
+joins where verified rows say that it knows more: it takes most of the time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wior.cleaning.calibration import Calibrated, calibrated
+from wior.cleaning.combining import Combined, Opinion, combine
+from wior.cleaning.opinions.corrected import ENOUGH, FOLDS, PASSES, USUAL_PASSES, of_right
+from wior.cleaning.opinions.discriminants import best_temperature
+from wior.cleaning.opinions.given import of_given
+from wior.cleaning.opinions.rows import Rows, members
+from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
+from wior.cleaning.opinions.taught import Teachable, of_taught, teachers
+from wior.cleaning.opinions.verified import of_verified
+
+ROUNDS = {"fast": 0, "usual": 1, "thorough": 2}
+WORTH_IT = 0.95  # times the loss on verified rows: more, and a taught model does not join
+
+Notify = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class How:
+    """What the user has chosen."""
+
+    learner: Teachable | None  # of kept rows; None: closed forms alone
+    rounds: int
+    standardize: bool | None  # whether each column has a unit of its own; None: where their deviations are far apart
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Judged:
+    """What is said of N rows."""
+
+    posterior: np.ndarray  # (N, classes) the probability of every class, the given label known
+    calibrated: Calibrated
+    table: np.ndarray | None  # (classes, classes); None for very many classes
+    combined: Combined
+    start: str  # of the corrected model
+    passes: int
+    says: Callable[[np.ndarray], np.ndarray]  # log p (k, classes) of the right label of other rows
+
+
+def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify) -> Judged:
+    """What all opinions together say; `probabilities` (N, classes) are those of a model of the user's own."""
+    notify("model of the given labels")
+    given = of_given(rows, how.standardize, how.seed)
+    plain = given.logs if probabilities is None else np.log(np.maximum(probabilities, 1e-7)).astype(np.float32)
+    made, counts = given.discriminants, lambda some: counted_pairs(some, plain)
+    alone = lambda some: of_verified(some, made.expansion.scaling)
+
+    def by_pairs(some: Rows) -> tuple[np.ndarray, np.ndarray]:
+        return plain, tables(some, counts(some))
+
+    def by_verified(some: Rows) -> tuple[np.ndarray, np.ndarray]:
+        logs, no_pairs = alone(some), 0 * counts(some)
+        return logs, tables(some, no_pairs, memberships_of(logs, tables(some, no_pairs), some))
+
+    starts = {"the pairs": by_pairs, "the verified rows": by_verified}
+    right = of_right(made, rows, counts, starts, notify)
+    opinions = [Opinion("corrected", right.logs)]
+    if rows.known.any():
+        opinions += [Opinion("verified", alone(rows)), Opinion("given", plain)]
+    together = combine(rows, opinions, counts(rows))
+    learner = None
+    for number in range(how.rounds if how.learner is not None else 0):
+        taught = of_taught(how.learner, rows, _memberships(together, rows), how.seed + 100 * number, notify)
+        again = combine(rows, [*opinions, Opinion("taught", taught)], counts(rows))
+        if again.loss > WORTH_IT * together.loss:
+            break
+        together, learner = again, how.learner
+    memberships = _memberships(together, rows)
+    if learner is not None:
+        notify("model of all kept rows")
+        says = learner.taught_by(*teachers(memberships), how.seed)
+    else:
+        known_or_likeliest = np.where(rows.known, rows.right, memberships.argmax(1))
+        scores = made.scores(*made.sums(memberships))
+        says = made.rule(memberships, best_temperature(scores, known_or_likeliest)[0])
+    table = together.tables.mean(0) if together.tables.ndim == 3 else None
+    return Judged(
+        together.posterior, calibrated(rows, together.posterior), table, together, right.start, right.passes, says
+    )
+
+
+def passes_at_most(rows: Rows) -> int:
+    """The passes of the corrected model that `judge` tells of."""
+    return FOLDS * 2 * PASSES + PASSES if rows.known.sum() >= ENOUGH else USUAL_PASSES
+
+
+def _memberships(together: Combined, rows: Rows) -> np.ndarray:
+    memberships = together.posterior.copy()
+    known = np.flatnonzero(rows.known)
+    memberships[known] = members(rows.right[known], rows.classes)
+    return memberships
+
+
+def unhelpful(together: Combined) -> bool:
+    """Whether verified rows show that the features say nothing of the right labels, beyond chance."""
+    gains: Any = together.gains
+    return len(gains) >= 10 and gains.mean() < 2 * gains.std(ddof=1) / len(gains) ** 0.5

@@ -1,0 +1,109 @@
+"""A model of the right labels, learned from all rows together with the table of which class is labeled how.
+
+Expectation maximization: rows belong to classes as the model, the table and their given labels say; model and table
+learn from these memberships. It begins with the table (pairs of given and right labels, or that most labels are right)
+or with the model of the verified rows, and is as long as verified rows like best.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from wior.cleaning.opinions.discriminants import Discriminants, best_loss, log_normalized
+from wior.cleaning.opinions.rows import UNKNOWN, Rows
+from wior.cleaning.opinions.table import LEAST, memberships_of, tables
+
+FOLDS = 3  # of verified rows
+PASSES, USUAL_PASSES = 4, 2  # at most, and where verified rows are too few to choose
+ENOUGH = 20  # verified rows, to choose by
+TEMPERED_BY = 20_000  # rows
+TEMPERATURES = np.geomspace(0.3, 10, 31)
+
+Notify = Callable[[str], None]
+Counts = Callable[[Rows], np.ndarray]
+
+
+class Corrected(NamedTuple):
+    logs: np.ndarray  # (N, classes): log p of the right label, without its given one
+    start: str
+    passes: int
+
+
+class Pass(NamedTuple):
+    logs: np.ndarray  # (N, classes)
+    start: str
+    number: int
+
+
+Starts = dict[str, Callable[[Rows], tuple[np.ndarray, np.ndarray]]]  # log p and tables, of rows of which some are known
+
+
+def of_right(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Corrected:
+    """The start and the number of passes that verified rows like best. They are held out in turn: what a pass says of a
+    part has been learned from memberships, and these from verified rows of that part.
+    """
+    known = np.flatnonzero(rows.known)
+    name, passes = next(iter(starts)), USUAL_PASSES
+    if len(known) >= ENOUGH:
+        held = [known[fold::FOLDS] for fold in range(FOLDS)]
+        logs: dict[tuple[str, int], np.ndarray] = {}
+        for fold, places in enumerate(held):
+            kept = without(rows, places)
+            for one in _passes(made, kept, counts(kept), starts, PASSES, notify, f"fold {fold + 1} of {FOLDS}"):
+                found = logs.setdefault((one.start, one.number), np.zeros((len(known), rows.classes), np.float32))
+                found[fold::FOLDS] = one.logs[places]
+        name, passes = min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
+    last = Pass(np.zeros((0, 0)), name, 0)
+    for last in _passes(made, rows, counts(rows), {name: starts[name]}, passes, notify, "all verified rows"):
+        pass
+    return Corrected(last.logs, name, passes)
+
+
+def without(rows: Rows, places: np.ndarray) -> Rows:
+    """The rows, as if nobody had looked at those in some places."""
+    right, paired = rows.right.copy(), rows.paired.copy()
+    right[places], paired[places] = UNKNOWN, False
+    return dataclasses.replace(rows, right=right, paired=paired)
+
+
+def _passes(
+    made: Discriminants, rows: Rows, counts: np.ndarray, starts: Starts, passes: int, notify: Notify, what: str
+) -> Iterator[Pass]:
+    for name, start in starts.items():
+        logs, shares = start(rows)
+        for number in range(1, passes + 1):
+            notify(f"corrected model from {name}, pass {number}, {what}")
+            memberships = memberships_of(logs, shares, rows)
+            shares = tables(rows, counts, memberships)
+            logs = _tempered(made.scores(*made.sums(memberships)), shares, rows)
+            yield Pass(logs, name, number)
+
+
+def _tempered(scores: np.ndarray, shares: np.ndarray, rows: Rows) -> np.ndarray:
+    """log p at the temperature under which given and verified labels are likeliest."""
+    places = np.random.default_rng(0).permutation(np.flatnonzero(rows.in_table & ~rows.known))[:TEMPERED_BY]
+    known = np.flatnonzero(rows.known)
+    best = (np.inf, 1.0)
+    if shares.ndim == 1:
+        likelihood = lambda logs: _evidence(logs, shares, rows, places)
+    else:
+        shown = shares.mean(0)[:, rows.given[places]].T
+        likelihood = lambda logs: np.log((np.exp(logs) * shown).sum(1) + LEAST).sum()
+    for temperature in TEMPERATURES:
+        loss = -likelihood(log_normalized(scores[places] / temperature))
+        if len(known):
+            logs = log_normalized(scores[known] / temperature)
+            loss -= logs[np.arange(len(known)), rows.right[known]].sum()
+        best = min(best, (float(loss), float(temperature)))
+    return log_normalized(scores / np.float32(best[1]))
+
+
+def _evidence(logs: np.ndarray, shares: np.ndarray, rows: Rows, places: np.ndarray) -> float:
+    """log p of the given labels at some places, where the table is one number."""
+    given, wrong = rows.given[places], shares[rows.parts[places]]
+    frequent = np.bincount(rows.given[rows.in_table], minlength=rows.classes)[given] / rows.in_table.sum()
+    return float(np.log(np.exp(logs[np.arange(len(given)), given]) * (1 - wrong) + wrong * frequent + LEAST).sum())
