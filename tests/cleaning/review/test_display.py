@@ -8,7 +8,7 @@ import pytest
 
 from browser import Keys, read_decisions, rows_text
 from review_pages import CLASSES, NASTY, a_review, some_pictures, with_pictures, written
-from wior.cleaning.review import review as report
+from wior.cleaning.review import blocks
 from wior.cleaning.review.review import Curve
 
 
@@ -89,7 +89,7 @@ def test_texts_of_the_data_are_shown_and_never_run(page, tmp_path):
         "return JSON.stringify([...document.querySelectorAll('.card')].map(c => [...c.querySelectorAll('dt')].map((e, "
         "i) => [e.textContent, c.querySelectorAll('dd')[i].textContent])))"
     )
-    cut = lambda text: text if len(text) <= 200 else text[:199] + "…"
+    cut = lambda text: text if len(text) <= 300 else text[:299] + "…"
     for place, found in zip(lowest, json.loads(fields), strict=True):
         values = dict(map(tuple, found))
         assert values[NASTY[0]] == cut(NASTY[place])
@@ -177,7 +177,7 @@ def test_a_hundred_thousand_rows_stay_smooth(page, large, width):
 
 
 def test_what_is_left_out_is_said(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "PICTURE_BYTES", 300_000)
+    monkeypatch.setattr(blocks, "PICTURE_BYTES", 300_000)
     noise = np.random.default_rng(0).integers(0, 256, (600, 28, 28), np.uint8)
     review = a_review(600, columns=(), records=None, images=lambda places: noise[places], threshold=1.0)
     page.open(written(tmp_path, review, detailed=500))
@@ -224,16 +224,29 @@ def test_thousands_of_classes(page, tmp_path):
 
 CONTRAST = """
 const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const rgba = text => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1); return
-[...canvas.getImageData(0, 0, 1, 1).data] }; const light = ([r, g, b]) => { const l = v => (v /= 255) <= 0.03928 ? v /
-12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * l(r) + 0.7152 * l(g) + 0.0722 * l(b) }; const ground = e => { for
-(; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c } return
-[255, 255, 255, 255] }; const found = []; for (const e of document.querySelectorAll("body *")) {
-  const own = e.matches("input, select") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
-  if (!own || e.matches("script, noscript, option, :disabled") || !e.checkVisibility({ visibilityProperty: true,
-  opacityProperty: true })) continue; const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
-  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.tagName + "." + e.className + "#" + e.id + " " +
-  e.textContent.slice(0, 20)]);
+const rgba = text => {
+  canvas.clearRect(0, 0, 1, 1);
+  canvas.fillStyle = text;
+  canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+};
+const line = v => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+const light = ([r, g, b]) => 0.2126 * line(r) + 0.7152 * line(g) + 0.0722 * line(b);
+const ground = e => {
+  for (; e; e = e.parentElement) {
+    const c = rgba(getComputedStyle(e).backgroundColor);
+    if (c[3] === 255) return c;
+  }
+  return [255, 255, 255, 255];
+};
+const found = [];
+for (const e of document.querySelectorAll("body *")) {
+  const own = e.matches("input, select, textarea") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+  const seen = e.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+  if (!own || !seen || e.matches("script, noscript, option, :disabled")) continue;
+  const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
+  const name = `${e.tagName}.${e.className}#${e.id} ${e.textContent.slice(0, 20)}`;
+  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), name]);
 }
 return found.sort((a, b) => a[0] - b[0]);
 """
@@ -299,6 +312,8 @@ def test_a_narrow_window_scrolls_in_one_direction(page, tmp_path, make):
     page.open(written(tmp_path, review), width=360, height=700)
     wide = lambda: page.run("const e = document.documentElement; return e.scrollWidth - e.clientWidth")
     assert wide() <= 0
+    page.click("overview-toggle")
+    page.click("filters-toggle")
     page.run("document.querySelectorAll('details').forEach(d => (d.open = true))")
     assert wide() <= 0
     page.run("document.querySelector('.card .id').click()")
