@@ -86,7 +86,9 @@ def test_long_texts_are_cut_when_half_of_the_room_is_taken(tmp_path, monkeypatch
 
 def test_one_endless_text_leaves_room_for_others(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "LONGEST_TEXT", 1000)
-    review = a_review(3, scores=np.arange(3) / 3, records=lambda places: [["z" * 2000 if p == 0 else "z", "a"] for p in places])
+    review = a_review(
+        3, scores=np.arange(3) / 3, records=lambda places: [["z" * 2000 if p == 0 else "z", "a"] for p in places]
+    )
     records = json.loads(block(written(tmp_path, review), "records"))
     assert records == [["z" * 999 + "…", "a"], ["z", "a"], ["z", "a"]]
 

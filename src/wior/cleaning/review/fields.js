@@ -26,7 +26,7 @@ function chooseFields({ columns, records }) {
 function fieldWidth(fields) {
   const needed = fields
     .filter(field => !field.long)
-    .map(({ typical, name }) => Math.max(6.8 * typical, 6 * name.length));
+    .map(({ typical, name }) => Math.max(8 * typical, 6 * name.length));
   return Math.min(190, Math.max(56, ...needed));
 }
 

@@ -74,7 +74,7 @@ class Gallery {
   }
 
   linesOf({ typical, longest }) {
-    const room = this.cardWidth - (this.cardWidth < ROOMY ? 30 : 490);
+    const room = this.cardWidth - (this.cardWidth < ROOMY ? 30 : 520);
     const most = this.cardWidth < ROOMY ? 4 : 5;
     return Math.max(longest > CARD_TEXT ? 2 : 1, Math.min(most, Math.ceil((typical * 7) / room)));
   }

@@ -85,9 +85,7 @@ def _require_between(name: str, values: np.ndarray) -> None:
     wrong = np.argwhere(~((values >= 0) & (values <= 1)))
     if len(wrong):
         at = tuple(map(int, wrong[0]))
-        raise ValueError(
-            f"{name}[{', '.join(map(str, at))}] is {values[at]}; it must be a number between 0 and 1"
-        )
+        raise ValueError(f"{name}[{', '.join(map(str, at))}] is {values[at]}; it must be a number between 0 and 1")
 
 
 def _require_one_for_each_row(name: str, values: np.ndarray, rows: int) -> None:

@@ -65,6 +65,10 @@ function listen() {
     gallery.refresh();
   });
   for (const id of ["overview", "filters"]) on(`${id}-toggle`, "click", () => unfold(id));
+  on("overview-close", "click", () => {
+    unfold("overview");
+    find("overview-toggle").focus();
+  });
   listenToImport("decisions", importCsv);
   listenToExported();
   listenToRows();

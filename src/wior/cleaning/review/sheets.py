@@ -75,7 +75,12 @@ def sheets(images: Images, places: np.ndarray, grid: Grid, limit: int) -> Iterat
 def _read(images: Images, places: np.ndarray) -> np.ndarray:
     pictures = np.asarray(images(places))
     color = pictures.shape[3:]
-    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or color not in ((), (3,), (4,)) or 0 in pictures.shape:
+    if (
+        pictures.dtype != np.uint8
+        or pictures.ndim not in (3, 4)
+        or color not in ((), (3,), (4,))
+        or 0 in pictures.shape
+    ):
         raise ValueError(
             f"images must return uint8 pictures (k, height, width), (k, height, width, 3) or, with transparency, "
             f"(k, height, width, 4), got {pictures.dtype} {pictures.shape}"
