@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from browser import Keys, read_decisions, rows_text
+from page_checks import contrasts, named_roles
 from review_pages import CLASSES, NASTY, a_review, some_pictures, with_pictures, written
 from wior.cleaning.review import blocks
 from wior.cleaning.review.review import Curve
@@ -222,66 +223,19 @@ def test_thousands_of_classes(page, tmp_path):
     assert page.text("shown").split()[0] == str((review.given == review.given[0]).sum())
 
 
-CONTRAST = """
-const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const rgba = text => {
-  canvas.clearRect(0, 0, 1, 1);
-  canvas.fillStyle = text;
-  canvas.fillRect(0, 0, 1, 1);
-  return [...canvas.getImageData(0, 0, 1, 1).data];
-};
-const line = v => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-const light = ([r, g, b]) => 0.2126 * line(r) + 0.7152 * line(g) + 0.0722 * line(b);
-const ground = e => {
-  for (; e; e = e.parentElement) {
-    const c = rgba(getComputedStyle(e).backgroundColor);
-    if (c[3] === 255) return c;
-  }
-  return [255, 255, 255, 255];
-};
-const found = [];
-for (const e of document.querySelectorAll("body *")) {
-  const own = e.matches("input, select, textarea") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
-  const seen = e.checkVisibility({ visibilityProperty: true, opacityProperty: true });
-  if (!own || !seen || e.matches("script, noscript, option, :disabled")) continue;
-  const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
-  const name = `${e.tagName}.${e.className}#${e.id} ${e.textContent.slice(0, 20)}`;
-  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), name]);
-}
-return found.sort((a, b) => a[0] - b[0]);
-"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_its_ground(page, tmp_path, scheme):
     page.open(written(tmp_path, a_review(400, threshold=0.9)), scheme=scheme)
     page.keys("k", "f", "s")
     assert page.run("return matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     page.click("help")
-    found = page.run(CONTRAST)
+    found = contrasts(page)
     assert len(found) > 150
     assert found[0][0] >= 4.5, found[:5]
 
 
-NAMED = {
-    "button",
-    "slider",
-    "spinbutton",
-    "searchbox",
-    "textbox",
-    "combobox",
-    "checkbox",
-    "img",
-    "image",
-    "progressbar",
-    "article",
-    "feed",
-    "canvas",
-}
-
-
 @pytest.mark.parametrize("make", [a_review, with_pictures], ids=["table", "pictures"])
-def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
+def test_everything_that_is_used_has_a_name(page, tmp_path, make):
     page.open(written(tmp_path, make(40)))
     seen = set()
     for dialog in (None, "help-dialog", "row-view"):
@@ -292,11 +246,7 @@ def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
                 "document.getElementById(arguments[0]).showModal()",
                 dialog,
             )
-        for node in driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]:
-            role = node.get("role", {}).get("value")
-            if not node["ignored"] and role in NAMED:
-                seen.add(role)
-                assert node.get("name", {}).get("value", "").strip(), node
+        seen |= named_roles(page)
     assert {"button", "slider", "spinbutton", "searchbox", "combobox", "checkbox", "article", "feed", "image"} <= seen
     page.run("document.getElementById('row-view').close()")
     landmarks = page.run(

@@ -113,11 +113,12 @@ function writeNote() {
 }
 
 // the box in which a label is searched for or made, for the row that is current now
-function searchLabel() {
+function searchLabel({ advance = false } = {}) {
   const slot = currentSlot();
   if (slot === undefined) return;
   find("label-title").textContent = `The right label of row ${data.ids[slot]}`;
   find("label-dialog").showModal();
+  labelSearch.advance = advance;
   labelSearch.input.focus();
 }
 
@@ -125,7 +126,7 @@ const labelSearch = new LabelSearch(find("label-search"), find("label-options"),
   names: () => decisions.labels,
   choose: name => {
     find("label-dialog").close();
-    decideLabel(decisions.labelled(name));
+    decideLabel(decisions.labelled(name), { advance: labelSearch.advance });
   },
 });
 

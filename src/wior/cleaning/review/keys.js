@@ -15,7 +15,7 @@ const acts = {
   s: () => decide("skip", { advance: true }),
   c: () => decide("clear"),
   l: () => currentActions()?.select.focus(),
-  o: searchLabel,
+  o: () => searchLabel({ advance: true }),
   w: writeNote,
   n: nextUndecided,
   Enter: () => !rowView.open && showRow(),
