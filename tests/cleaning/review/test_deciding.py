@@ -12,7 +12,10 @@ from review_pages import CLASSES, a_review, block, written
 from wior.cleaning.review.guard import guard
 
 HEADER = ["id", "given", "decision", "label", "note"]
-PRESSED = "return [...document.querySelectorAll('.card')][arguments[0]].querySelectorAll('.likely-label[aria-pressed=true]').length"
+PRESSED = (
+    "return document.querySelectorAll('.card')[arguments[0]]"
+    ".querySelectorAll('.likely-label[aria-pressed=true]').length"
+)
 
 
 def in_order(rows=8, **changes):

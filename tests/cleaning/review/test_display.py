@@ -123,7 +123,7 @@ def test_pictures_are_those_of_their_rows(page, tmp_path):
     read = """const cards = [...document.querySelectorAll('.card')];
         return cards.map(card => { const c = card.querySelector('canvas');
           return [card.querySelector('.id').textContent, c.getAttribute('aria-label'), c.width, c.height,
-                  [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)] })"""
+                 [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)] })"""
     for script in ("", "scrollTo(0, 1e9)", "scrollTo(0, 30000)"):
         page.after_frames(script)
         time.sleep(0.2)
@@ -140,11 +140,16 @@ def test_pictures_are_those_of_their_rows(page, tmp_path):
 def large(tmp_path_factory):
     rows, fields = 100_000, 10
     texts = np.random.default_rng(0).integers(0, 10**5, (rows, fields)).astype(str).tolist()
+    near = (np.arange(rows)[:, None] + np.arange(1, 6)) % rows
     review = a_review(
         rows,
         threshold=1.0,
         columns=[f"field {i}" for i in range(fields)],
         records=lambda places: [texts[p] for p in places],
+        likely=np.tile(np.arange(4), (rows, 1)),
+        likelihoods=np.full((rows, 4), 0.25),
+        similar=near,
+        similarity=np.tile([0.99, 0.9, 0.8, 0.7, 0.6], (rows, 1)),
     )
     return written(tmp_path_factory.mktemp("large"), review), review
 
@@ -162,7 +167,10 @@ def test_a_hundred_thousand_rows_stay_smooth(page, large, width):
     for y in (5_000, 700_000, 9_000_000):
         assert page.after_frames("scrollTo(0, arguments[0])", y) < 200
         assert 0 < cards() < 40
-        inside = "return [...document.querySelectorAll('.card')].filter(c => c.getBoundingClientRect().bottom > 0 && c.getBoundingClientRect().top < innerHeight).length"
+        inside = (
+            "return [...document.querySelectorAll('.card')].map(c => c.getBoundingClientRect())"
+            ".filter(b => b.bottom > 0 && b.top < innerHeight).length"
+        )
         assert page.run(inside) >= 2
     assert page.run("return document.getElementById('rows').offsetHeight") <= 10_000_000  # what browsers lay out
     page.keys(Keys.END)
@@ -189,7 +197,10 @@ def test_what_is_left_out_is_said(page, tmp_path, monkeypatch):
     )
     assert page.text("flagged") == "600"
     assert page.text("shown") == "500 rows shown; 100 flagged rows of higher scores only count"
-    lacking = "const c = [...document.querySelectorAll('.card')]; return c.filter(e => e.matches('.without-picture')).length / c.length"
+    lacking = (
+        "const c = [...document.querySelectorAll('.card')];"
+        "return c.filter(e => e.matches('.without-picture')).length / c.length"
+    )
     assert page.run(lacking) == 0
     page.keys(Keys.END)
     assert page.run(lacking) == 1

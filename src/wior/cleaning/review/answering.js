@@ -5,7 +5,8 @@ const answers = new Answers(data);
 const pictures = data.pictures && new Pictures(data.pictures);
 let current = 0;
 let last; // the slot that was answered last
-let wide = true; // whether a box that takes the focus leaves the keyboard of a phone closed
+// where fingers point, a box that takes the focus opens a keyboard over the page
+const typing = !matchMedia("(pointer: coarse), (max-width: 699px)").matches;
 
 function takeVerification() {
   const found = JSON.parse(take("about"));
@@ -53,7 +54,7 @@ function go(slot, { focus = true } = {}) {
   current = Math.max(0, Math.min(slot, data.slots));
   show();
   if (!focus) return;
-  const target = atEnd() ? find("done-title") : choices.keyed || !wide ? find("row-title") : search.input;
+  const target = atEnd() ? find("done-title") : choices.keyed || !typing ? find("row-title") : search.input;
   target.focus({ preventScroll: true });
   scrollTo({ top: 0, behavior: "instant" });
 }
@@ -103,9 +104,9 @@ function showDone() {
     .map(([count, text]) => `${whole(count)} ${text}`);
   const open = data.slots - answers.count();
   find("done-title").textContent = open ? `${rowsText(open)} still open` : "Every row is done.";
-  find("done-text").textContent = data.slots
-    ? `${rowsText(answered)} answered, ${whole(agree)} of them as they were given${left.length ? `; ${left.join(", ")}` : ""}.`
-    : "There are no rows to verify.";
+  const parts = [`${rowsText(answered)} answered, ${whole(agree)} of them as they were given`];
+  if (left.length) parts.push(left.join(", "));
+  find("done-text").textContent = data.slots ? `${parts.join("; ")}.` : "There are no rows to verify.";
   find("done-export").disabled = !answered;
 }
 

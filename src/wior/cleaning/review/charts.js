@@ -180,7 +180,9 @@ class Matrix {
       rows = busiest.rows;
       columns = busiest.columns;
       this.showPairs(busiest.pairs, chosenGiven, chosenSuggested);
-      this.remark.textContent = `The labels of the most frequent pairs, of ${whole(classes.length)} labels. The lists above the rows reach all of them.`;
+      this.remark.textContent =
+        `The labels of the most frequent pairs, of ${whole(classes.length)} labels. ` +
+        "The lists above the rows reach all of them.";
     }
     let most = 1;
     for (const row of rows)
@@ -276,7 +278,12 @@ function curveFigure({ name, steps, values }) {
     open = value !== null;
   });
   if (known.length === 1) path += "h1000";
-  const said = `${name}: ${significant(known[0])} at first, ${significant(last)} at step ${whole(steps.at(-1))}, lowest ${significant(low)}, highest ${significant(high)}`;
+  const said = [
+    `${name}: ${significant(known[0])} at first`,
+    `${significant(last)} at step ${whole(steps.at(-1))}`,
+    `lowest ${significant(low)}`,
+    `highest ${significant(high)}`,
+  ].join(", ");
   figure.append(
     draw(
       "svg",

@@ -64,7 +64,8 @@ function slotsBelow(scores, threshold) {
   return low;
 }
 
-// flagged rows: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be vast
+// flagged rows: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be
+// vast
 function count({ all, rows, classes }, threshold) {
   const limit = Math.fround(threshold);
   const { given, suggested, scores } = all;

@@ -82,7 +82,8 @@ async function decideAll(word) {
   const undecided = gallery.shown.filter(slot => !decisions.codes[slot]);
   const slots = word === "keep" ? undecided : undecided.filter(slot => data.given[slot] !== data.suggested[slot]);
   const parts = [
-    `This is about all ${rowsText(gallery.shown.length)} that pass the threshold and the filters, not only those in the window.`,
+    `This is about all ${rowsText(gallery.shown.length)} that pass the threshold and the filters, ` +
+      "not only those in the window.",
   ];
   const decided = gallery.shown.length - undecided.length;
   if (decided) parts.push(`Decided already and left so: ${whole(decided)}.`);
@@ -131,7 +132,8 @@ const labelSearch = new LabelSearch(find("label-search"), find("label-options"),
 });
 
 function exportCsv() {
-  const name = `${data.title.replace(/\.[a-z0-9]{1,5}$/i, "").replace(/[^\p{L}\p{N}._-]+/gu, "-") || "labels"}-decisions.csv`;
+  const stem = data.title.replace(/\.[a-z0-9]{1,5}$/i, "").replace(/[^\p{L}\p{N}._-]+/gu, "-");
+  const name = `${stem || "labels"}-decisions.csv`;
   download(name, decisions.csv());
   decisions.exported = true;
   decisions.save();

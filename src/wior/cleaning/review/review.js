@@ -11,8 +11,9 @@ function oncePerFrame(act) {
   };
 }
 
-function listen() {
-  const on = (id, kind, act) => find(id).addEventListener(kind, act);
+const on = (id, kind, act) => find(id).addEventListener(kind, act);
+
+function listenToFilters() {
   on(
     "threshold",
     "input",
@@ -55,6 +56,10 @@ function listen() {
     refilter({ restart: true });
   });
   on("clear", "click", clearFilters);
+}
+
+function listen() {
+  listenToFilters();
   on("keep-all", "click", () => decideAll("keep"));
   on("fix-all", "click", () => decideAll("fix"));
   on("undo", "click", undo);

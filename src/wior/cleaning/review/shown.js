@@ -15,7 +15,15 @@ const page = {
 const gallery = new Gallery(find("rows"), page);
 const rowView = new RowView(page);
 
-const filters = { threshold: data.threshold, given: -1, suggested: -1, state: "any", near: false, sort: "score", words: "" };
+const filters = {
+  threshold: data.threshold,
+  given: -1,
+  suggested: -1,
+  state: "any",
+  near: false,
+  sort: "score",
+  words: "",
+};
 let counts;
 let reachable = 0; // flagged rows that can be looked at: the first slots
 let matches = null; // of the search, for each slot
@@ -73,7 +81,8 @@ function order() {
       suggested: data.suggested,
       place: data.places,
     }[by];
-    orders[by] = Uint32Array.from({ length: data.slots }, (_, slot) => slot).sort((one, other) => values[one] - values[other] || one - other);
+    const slots = Uint32Array.from({ length: data.slots }, (_, slot) => slot);
+    orders[by] = slots.sort((one, other) => values[one] - values[other] || one - other);
   }
   return orders[by];
 }
@@ -227,19 +236,23 @@ function showLimits() {
   const records = Math.min(slots, data.records.length);
   if (slots < rows)
     said.push(
-      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count in the numbers, the histogram and the matrix.`,
+      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count ` +
+        "in the numbers, the histogram and the matrix.",
     );
   if (data.cut)
     said.push(
-      `There is no room for all of the long texts: in ${countText(data.cut, "record", "records")} a text ends with … and is not whole here, in the search neither.`,
+      `There is no room for all of the long texts: in ${countText(data.cut, "record", "records")} a text ends ` +
+        "with … and is not whole here, in the search neither.",
     );
   if (columns.length && records < slots)
     said.push(
-      `There is room for ${whole(records)} records, those of the lowest scores; other rows show their id and labels.`,
+      `There is room for ${whole(records)} records, those of the lowest scores; ` +
+        "other rows show their id and labels.",
     );
   if (pictures && pictures.layout.count < slots)
     said.push(
-      `There is room for ${whole(pictures.layout.count)} pictures, those of the lowest scores; other rows show their id and labels.`,
+      `There is room for ${whole(pictures.layout.count)} pictures, those of the lowest scores; ` +
+        "other rows show their id and labels.",
     );
   if (!decisions.kept.works) said.push(REFUSED);
   find("limits").replaceChildren(...said.map(text => make("p", "remark", text)));

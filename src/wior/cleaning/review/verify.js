@@ -25,7 +25,6 @@ function begin() {
   document.title = `${data.title} · verify labels`;
   find("title").textContent = data.title;
   showFacts(data.facts);
-  wide = matchMedia("(min-width: 700px) and (hover: hover)").matches;
   find("search-box").classList.toggle("alone", !choices.keyed);
   rememberKeys();
   listen();
