@@ -154,8 +154,8 @@ def test_decisions_with_notes_and_new_labels_are_imported_and_taken_back(page, t
     ("again", "command"),
     [
         (
-            "wior clean train.csv --label topic --verified decisions.csv --out again",
-            "wior clean train.csv --label topic --verified train-decisions.csv --out again",
+            "wior clean my-decisions.csv --label topic --verified decisions.csv --out again",
+            "wior clean my-decisions.csv --label topic --verified train-decisions.csv --out again",
         ),
         ("", None),
     ],

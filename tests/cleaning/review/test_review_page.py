@@ -220,6 +220,31 @@ def test_small_pictures_are_exact(rows):
     np.testing.assert_array_equal(found, pictures[places])
 
 
+def test_transparent_pictures_lie_on_white():
+    color = np.random.default_rng(0).integers(0, 256, (5, 16, 8, 4), np.uint8)
+    color[:, :4, :, 3] = 0
+    color[:, 4:8, :, 3] = 255
+    images = lambda places: color[places]
+    (sheet,) = sheets(images, np.arange(5), grid_of(images, 0), 2**30)
+    found = np.stack([*read_sheets([sheet], grid_of(images, 0))])
+    assert found.shape == (5, 16, 8, 3)
+    assert (found[:, :4] == 255).all()
+    np.testing.assert_array_equal(found[:, 4:8], color[:, 4:8, :, :3])
+    cover = color[..., 3:] / 255
+    np.testing.assert_array_equal(found, np.round(color[..., :3] * cover + 255 * (1 - cover)))
+
+
+def test_what_no_picture_covers_is_white():
+    pictures = np.zeros((70, 8, 8), np.uint8)
+    grid = grid_of(lambda places: pictures[places], 0)
+    (sheet,) = sheets(lambda places: pictures[places], np.arange(70), grid, 2**30)
+    pixels = np.asarray(Image.open(io.BytesIO(sheet.content)))
+    assert grid.across == 64
+    assert pixels.shape == (16, 512)
+    assert (pixels[8:, 6 * 8 :] == 255).all()
+    assert (pixels[8:, : 6 * 8] == 0).all()
+
+
 def test_photographs_are_reduced_and_close():
     slopes = np.linspace(0, 200, 288)[None, None, :, None] * np.array([0.2, 0.5, 1])
     photos = (slopes + np.random.default_rng(0).integers(0, 50, (30, 192, 288, 3))).astype(np.uint8)

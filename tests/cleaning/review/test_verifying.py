@@ -82,12 +82,19 @@ def test_the_given_label_is_hidden_until_the_answer(page, tmp_path):
     page.keys("2")
     assert page.text("told-last") == "Row 2: forest; given: forest, agrees."
     assert "city" not in page.run(SEEN)
+    # who cannot tell, or skips, may still answer
+    page.keys("-")
+    assert page.text("told-last") == "Row 3: cannot tell."
+    page.click("last-undo")
+    assert page.text("outcome") == "cannot tell"
+    page.keys(".", Keys.ARROW_LEFT)
+    assert page.text("outcome") == "skipped"
+    assert "city" not in page.run(SEEN)
     # an answer can be looked at again, and changed
     page.keys(Keys.ARROW_LEFT)
     assert page.text("outcome") == f"{some.ids[1]}forestgiven: forest, agrees"
     assert page.run("return document.querySelectorAll('.choice[aria-pressed=true]').length") == 1
     page.keys("3")
-    assert page.text("row-title") == "Row 3 of 3"
     assert [line[2] for line in lines(page)[1:]] == ["forest", "city"]
 
 

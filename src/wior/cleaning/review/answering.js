@@ -37,8 +37,8 @@ function answer(code) {
   last = slot;
   go(nextOpen(slot));
   // what is shown of the row that was answered is said, too
-  const told = outcome(slot);
-  find("told-last").textContent = `Row ${slot + 1}: ${told.said}; ${told.given}.`;
+  const { said, given } = outcome(slot);
+  find("told-last").textContent = `Row ${slot + 1}: ${said}${given ? `; ${given}` : ""}.`;
 }
 
 // the next row without an answer, and behind the last one those that were left open before it

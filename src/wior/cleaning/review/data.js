@@ -44,6 +44,10 @@ function entryOf(data, place) {
   return data.entries.get(place);
 }
 
+// for each slot whether its row has near-duplicates, found when somebody asks for these rows
+const haveNear = data =>
+  (data.haveNear ??= Uint8Array.from({ length: data.slots }, (_, slot) => nearOf(data, slot).length));
+
 // the near-duplicates of the row in a slot
 const nearOf = (data, slot) =>
   data.similar

@@ -143,7 +143,7 @@ function exportCsv() {
     : "";
   showExported(
     `Exported ${countText(decisions.count(), "decision", "decisions")} to ${name}${rest}`,
-    data.again.replaceAll("decisions.csv", () => name),
+    data.again.replaceAll(/(?<![\p{L}\p{N}._-])decisions\.csv/gu, () => name),
   );
 }
 

@@ -21,20 +21,23 @@ function showRecord(slot) {
   find("record").classList.toggle("alone", alone);
 }
 
-// ids of images hold the given label, so they too wait for the answer
+// what was said of a row and, where that is a label, what it was given; others may still be answered, unswayed
 function outcome(slot) {
   const code = answers.codes[slot];
-  if (!code) return "";
-  const said = { [AMBIGUOUS]: "cannot tell", [SKIP]: "skipped" }[code] ?? answers.labels[code - FIX];
-  const given = data.classes[data.given[slot]];
-  const compared = code < FIX ? "" : answers.agrees(slot) ? ", agrees" : ", differs";
-  return { said, given: `given: ${given}${compared}`, differs: code >= FIX && !answers.agrees(slot) };
+  if (code < FIX) return { said: { [AMBIGUOUS]: "cannot tell", [SKIP]: "skipped" }[code] ?? "" };
+  const differs = !answers.agrees(slot);
+  const given = `given: ${data.classes[data.given[slot]]}, ${differs ? "differs" : "agrees"}`;
+  return { said: answers.labels[code - FIX], given, differs };
 }
 
+// ids of images hold the given label, so they too wait for the answer
 function showOutcome(root, slot) {
-  const told = slot === undefined ? "" : outcome(slot);
-  root.hidden = !told;
-  if (!told) return root.replaceChildren();
-  const given = makeText("span", told.differs ? "told-given differs" : "told-given", told.given);
-  root.replaceChildren(makeText("span", "id", data.ids[slot]), makeText("b", "", told.said), given);
+  const { said, given, differs } = slot === undefined ? { said: "" } : outcome(slot);
+  const parts = said || given ? [makeText("b", "", said)] : [];
+  if (given) {
+    parts.unshift(makeText("span", "id", data.ids[slot]));
+    parts.push(makeText("span", differs ? "told-given differs" : "told-given", given));
+  }
+  root.hidden = !parts.length;
+  root.replaceChildren(...parts);
 }

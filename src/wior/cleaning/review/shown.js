@@ -99,8 +99,9 @@ const ADMITTED = {
 };
 
 function chosen() {
-  const { given, suggested, near } = filters;
+  const { given, suggested } = filters;
   const admits = ADMITTED[filters.state];
+  const near = filters.near && haveNear(data);
   const sorted = order();
   const found = new Uint32Array(reachable);
   const end = sorted ? sorted.length : reachable;
@@ -111,7 +112,7 @@ function chosen() {
     if (given >= 0 && data.given[slot] !== given) continue;
     if (suggested >= 0 && data.suggested[slot] !== suggested) continue;
     if (!admits(decisions.codes[slot])) continue;
-    if (near && !nearOf(data, slot).length) continue;
+    if (near && !near[slot]) continue;
     if (matches && !matches[slot]) continue;
     found[length++] = slot;
   }
