@@ -198,9 +198,20 @@ def apply(
     with _one_line(debug):
         done = apply_decisions(decisions, table, target, label=label, id_column=id_column)
     if as_json:
-        print(json.dumps({"out": str(done.path), "fixed": done.fixed, "kept": done.kept, "skipped": done.skipped}))
+        print(
+            json.dumps(
+                {
+                    "out": str(done.path),
+                    "fixed": done.fixed,
+                    "kept": done.kept,
+                    "skipped": done.skipped,
+                    "ambiguous": done.ambiguous,
+                }
+            )
+        )
         return
-    print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open: {done.path}")
+    ambiguous = f", {done.ambiguous} ambiguous, which stay as they are" if done.ambiguous else ""
+    print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open{ambiguous}: {done.path}")
 
 
 DATA = Annotated[Path | None, typer.Option(help="Folder with the data sets; else WIOR_DATA, the cache, a download.")]

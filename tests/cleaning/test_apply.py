@@ -52,6 +52,30 @@ def test_decisions_by_row_number(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["decisions.csv", "out.csv", "train.csv"]
 
 
+def test_ambiguous_rows_stay_and_notes_are_read_over(folder):
+    write("train.csv", TABLE)
+    lines = [
+        "id,given,decision,label,note",
+        "7,cat,ambiguous,,'=both",
+        '9,big dog,fix,wolf,"a new label, of nobody else"',
+    ]
+    write("decisions.csv", "\n".join(lines) + "\n")
+    done = applied(Path("decisions.csv"))
+    assert done == Applied(1, 0, 0, Path("out.csv"), "label", "no", ambiguous=1)
+    assert Path("out.csv").read_text() == TABLE.replace("big dog", "wolf")
+    write("decisions.csv", "\n".join([*lines, "5,dog,keep,dog"]) + "\n")
+    with pytest.raises(InputError, match=r"row 3: it must have 5 cells, id,given,decision,label,note, and has 4"):
+        applied(Path("decisions.csv"), out="again.csv")
+
+
+def test_a_new_label_of_images_is_a_new_folder(folder):
+    for name in ("cat/1.png", "dog/1.png"):
+        Path("train", name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), len(name)).save(Path("train", name))
+    applied(decide(("cat/1.png", "cat", "fix", "wolf"), ("dog/1.png", "dog", "ambiguous", "")), "train", "out")
+    assert sorted(str(path.relative_to("out")) for path in Path("out").rglob("*.png")) == ["dog/1.png", "wolf/1.png"]
+
+
 def test_decisions_by_a_column_of_ids(folder):
     write("train.csv", TABLE)
     done = applied(decide(("9", "big dog", "fix", "dog"), ("7", "cat", "keep", "")))
@@ -117,7 +141,10 @@ def test_a_table_that_has_changed(folder):
         ),
         ([("01", "cat", "fix", "dog")], r"row 1, column 'id': train.csv has no row '01': it is no row number up to 4"),
         ([("", "cat", "fix", "dog")], r"row 1, column 'id': train.csv has no row ''"),
-        ([("1", "cat", "drop", "")], r"decisions.csv, row 1, column 'decision': 'drop' must be one of keep, fix, skip"),
+        (
+            [("1", "cat", "drop", "")],
+            r"decisions.csv, row 1, column 'decision': 'drop' must be one of keep, fix, skip, ambiguous",
+        ),
         ([("1", "cat", "keep", ""), ("2", "dog", "fix", " ")], r"row 2, column 'label': a fix must have a label"),
         (
             [("1", "cat", "keep", ""), ("1", "cat", "fix", "x")],

@@ -327,7 +327,7 @@ def test_decisions_are_applied_to_the_table(here, cleaned):
     assert_refused(run("apply", "decisions.csv", "table.csv"), 1, "table.corrected.csv is there already", before)
     ran = run("apply", "decisions.csv", "table.csv", "--out", "new.csv", "--label", "label", "--id", "key", "--json")
     assert ran.err == ""
-    assert json.loads(ran.out) == {"out": "new.csv", "fixed": len(bad) - 2, "kept": 1, "skipped": 1}
+    assert json.loads(ran.out) == {"out": "new.csv", "fixed": len(bad) - 2, "kept": 1, "skipped": 1, "ambiguous": 0}
     assert read_table("new.csv") == [HEADER, *expected]
 
 

@@ -71,6 +71,25 @@ def test_plots_of_many_classes_without_anything_flagged(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"overview.png", "overview.pdf"}
 
 
+def test_the_classes_with_the_most_mistakes_are_shown_and_the_others_as_one():
+    table = np.eye(40) * 0.9 + np.eye(40)[:, [*range(1, 40), 0]] * 0.1
+    for place in (3, 17, 39):  # a half of each of them is labeled 5
+        table[place] = 0
+        table[place, [place, 5]] = 0.5
+    shown, names = plots.busiest(table, [f"class {number}" for number in range(40)])
+    assert shown.shape == (16, 16)
+    assert names[-1] == "25 others"
+    assert {"class 3", "class 5", "class 17", "class 39"} < set(names)
+    np.testing.assert_allclose(shown.sum(1), 1)
+    assert shown[names.index("class 17"), names.index("class 5")] == 0.5
+    places = [int(name.split()[1]) for name in names[:-1]]
+    rest = [place for place in range(40) if place not in places]
+    np.testing.assert_allclose(shown[-1, :-1], table[np.ix_(rest, places)].mean(0))
+    np.testing.assert_allclose(shown[:-1, -1], table[np.ix_(places, rest)].sum(1))
+    same, few = plots.busiest(table[:15, :15], names[:15])
+    assert (len(same), few) == (15, names[:15])
+
+
 @pytest.mark.parametrize(
     ("label", "shown"),
     [("cat", "cat"), ("a\n b", "a b"), (" ", "' '"), ("[bold]x", "[bold]x"), ("\x1b[31mred", "?[31mred"), ("x" * 40, "x" * 29 + "…")],

@@ -1,4 +1,4 @@
-"""The review page in a browser."""
+"""The pages for review and verification in a browser."""
 
 import csv
 import io
@@ -38,6 +38,31 @@ class Page:
 
     def click(self, name):
         self.find(name).click()
+
+    def until(self, condition):
+        """Waits until the script's value is true, and returns it."""
+        limit = time.monotonic() + 10
+        while not (value := self.run(f"return {condition}")):
+            assert time.monotonic() < limit, condition
+            time.sleep(0.02)
+        return value
+
+    def load(self, file):
+        """Imports a file, and returns what the page says of it."""
+        self.run("document.getElementById('message').textContent = ''")
+        self.find("import-file").send_keys(str(file))
+        return self.until("document.getElementById('message').textContent")
+
+    def downloaded(self, name):
+        """The bytes of an exported file, which is then gone."""
+        file = self.driver.downloads / name
+        limit = time.monotonic() + 10
+        while not file.exists():
+            assert time.monotonic() < limit, name
+            time.sleep(0.02)
+        content = file.read_bytes()
+        file.unlink()
+        return content
 
     def answer(self, question, answer):
         self.click(question)

@@ -21,12 +21,16 @@ from wior.cleaning.tables.row_file import RowFile, require_column
 from wior.cleaning.tables.staging import refuse_existing
 
 HEADER = ["id", "given", "decision", "label"]
-KEEP, FIX, SKIP = DECISIONS = ("keep", "fix", "skip")
+NOTED = [*HEADER, "note"]  # decisions of earlier versions have no notes
+KEEP, FIX, SKIP, AMBIGUOUS = DECISIONS = ("keep", "fix", "skip", "ambiguous")
 
 
 @dataclass(frozen=True)
 class Applied:
-    """How many labels were fixed, kept and skipped, in which file, and by which columns the rows were found."""
+    """How many labels were fixed, kept and skipped, in which file, and by which columns the rows were found.
+
+    An ambiguous label stays as it is, as a skipped one does.
+    """
 
     fixed: int
     kept: int
@@ -34,6 +38,7 @@ class Applied:
     path: Path
     label: str
     id_column: str | None  # None: row numbers
+    ambiguous: int = 0
 
 
 class Decision(NamedTuple):
@@ -65,20 +70,22 @@ def apply_decisions(
     fit = _understood(file, decisions, made, label, id_column)
     changes = {int(place): one.label for place, one in zip(fit.places, made, strict=True) if one.decision == FIX}
     write_copy(file, out, fit.labels[0], np.ones(file.rows, bool), changes)
-    fixed, kept, skipped = (sum(one.decision == kind for one in made) for kind in (FIX, KEEP, SKIP))
-    return Applied(fixed, kept, skipped, out, fit.labels[0], fit.id_column)
+    fixed, kept, skipped, ambiguous = (
+        sum(one.decision == kind for one in made) for kind in (FIX, KEEP, SKIP, AMBIGUOUS)
+    )
+    return Applied(fixed, kept, skipped, out, fit.labels[0], fit.id_column, ambiguous)
 
 
 def read_decisions(path: Path) -> list[Decision]:
     """The decisions in the order of the file; what is wrong with one names its row."""
     made: list[Decision] = []
     firsts: dict[str, int] = {}
-    for row, cells in enumerate(_lines(path), 1):
-        if len(cells) != len(HEADER):
+    for row, (header, cells) in enumerate(_lines(path), 1):
+        if len(cells) != len(header):
             raise InputError(
-                f"{at(path, row)}: it must have {len(HEADER)} cells, {','.join(HEADER)}, and has {len(cells)}"
+                f"{at(path, row)}: it must have {len(header)} cells, {','.join(header)}, and has {len(cells)}"
             )
-        one = Decision(*map(unguard, cells))
+        one = Decision(*map(unguard, cells[: len(HEADER)]))
         if one.decision not in DECISIONS:
             raise InputError(
                 f"{at(path, row, 'decision')}: {shown(one.decision)} must be one of {', '.join(DECISIONS)}"
@@ -95,17 +102,18 @@ def read_decisions(path: Path) -> list[Decision]:
     return made
 
 
-def _lines(path: Path) -> Iterator[list[str]]:
-    """The rows behind the header, without empty lines."""
+def _lines(path: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """The header and, with it, each of the rows behind it, without empty lines."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = (cells for cells in csv.reader(file, strict=True) if cells)
             header = next(lines, [])
-            if header != HEADER:
+            if header not in (HEADER, NOTED):
                 raise InputError(
-                    f"{path} must be decisions with the columns {','.join(HEADER)}, got {listed(header) or 'nothing'}"
+                    f"{path} must be decisions with the columns {','.join(NOTED)}, got {listed(header) or 'nothing'}"
                 )
-            yield from lines
+            for cells in lines:
+                yield header, cells
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -36,4 +36,6 @@ def driver(tmp_path_factory):
 def page(driver):
     driver.get_log("browser")
     yield Page(driver)
-    assert not [line for line in driver.get_log("browser") if line["level"] == "SEVERE"]
+    # a page that a test leaves without an export would ask; a browser refuses that where nobody touched the page
+    faults = [line for line in driver.get_log("browser") if "beforeunload" not in line["message"]]
+    assert not [line for line in faults if line["level"] == "SEVERE"]

@@ -10,17 +10,19 @@ from browser import Keys, Select, read_decisions
 from review_pages import CLASSES, NASTY, a_review, fresh, written
 from wior.cleaning.review.guard import guard, unguard
 
+HEADER = ("id", "given", "decision", "label", "note")
+
 
 def test_decisions_from_the_keyboard_reach_the_file_and_outlast_a_reload(page, tmp_path, driver):
     review = a_review(40, suggested=(a_review(40).given + 1) % 4)
     place = np.argsort(review.scores)
     name = lambda label: CLASSES[label]
-    row = lambda i, decision, label: (review.ids[place[i]], name(review.given[place[i]]), decision, label)
+    row = lambda i, decision, label: (review.ids[place[i]], name(review.given[place[i]]), decision, label, "")
     path = written(tmp_path, review)
     page.open(path)
     page.keys("k", "f", "s", Keys.ARROW_DOWN, "f", "k", "u")
     expected = [
-        ("id", "given", "decision", "label"),
+        HEADER,
         row(0, "keep", name(review.given[place[0]])),
         row(1, "fix", name(review.suggested[place[1]])),
         row(2, "skip", ""),
@@ -35,7 +37,8 @@ def test_decisions_from_the_keyboard_reach_the_file_and_outlast_a_reload(page, t
     other = (review.given[place[5]] + 2) % 4
     choice = driver.switch_to.active_element
     assert [option.text for option in Select(choice).options] == [
-        c for i, c in enumerate(CLASSES) if i != review.given[place[5]]
+        *(c for i, c in enumerate(CLASSES) if i != review.given[place[5]]),
+        "Search, or a new label…",
     ]
     Select(choice).select_by_value(str(other))
     page.keys(Keys.ESCAPE, Keys.ARROW_UP, "c")
@@ -49,11 +52,7 @@ def test_decisions_from_the_keyboard_reach_the_file_and_outlast_a_reload(page, t
     assert page.run(leaves) is False
     page.click("export")
     assert page.run(leaves) is True
-    file = driver.downloads / "train-decisions.csv"
-    limit = time.monotonic() + 10
-    while not file.exists() and time.monotonic() < limit:
-        time.sleep(0.02)
-    assert file.read_bytes() == page.decisions().encode()
+    assert page.downloaded("train-decisions.csv") == page.decisions().encode()
     driver.refresh()
     assert page.run(leaves) is True
 
@@ -118,16 +117,16 @@ def test_all_shown_after_a_question_and_back(page, tmp_path):
     page.answer("fix-all", "confirm-yes")
     among = flagged & (review.given == review.given[first]) & (np.arange(40) != first)
     wanted = {
-        (review.ids[row], CLASSES[review.given[row]], "fix", CLASSES[review.suggested[row]])
+        (review.ids[row], CLASSES[review.given[row]], "fix", CLASSES[review.suggested[row]], "")
         for row in np.flatnonzero(among & (review.given != review.suggested))
     }
     assert wanted
-    skipped = (review.ids[first], CLASSES[review.given[first]], "skip", "")
+    skipped = (review.ids[first], CLASSES[review.given[first]], "skip", "", "")
     assert set(read_decisions(page.decisions())[1:]) == {*wanted, skipped}
     page.choose("state-filter", "none")
     page.answer("keep-all", "confirm-yes")
     kept = {
-        (review.ids[row], CLASSES[review.given[row]], "keep", CLASSES[review.given[row]])
+        (review.ids[row], CLASSES[review.given[row]], "keep", CLASSES[review.given[row]], "")
         for row in np.flatnonzero(among & (review.given == review.suggested))
     }
     assert set(read_decisions(page.decisions())[1:]) == {*wanted, *kept, skipped}
@@ -147,7 +146,7 @@ def test_exported_decisions_are_imported_again(page, tmp_path):
     bad = [
         ["elsewhere", "x", "keep", "x"],
         [review.ids[4], "not its label", "keep", "x"],
-        [review.ids[5], NASTY[review.given[5]], "fix", "no class"],
+        [review.ids[5], NASTY[review.given[5]], "drop", "x"],
     ]
     csv.writer(content).writerows(
         [["id", "given", "decision", "label"], *([guard(text) for text in line] for line in [*lines, *bad])]
@@ -155,26 +154,22 @@ def test_exported_decisions_are_imported_again(page, tmp_path):
     file = tmp_path / "decisions.csv"
     file.write_text(content.getvalue(), newline="", encoding="utf-8-sig")
     page.open(written(tmp_path, review))
-    page.find("import-file").send_keys(str(file))
-    page.after_frames("")
-    assert set(read_decisions(page.decisions())[1:]) == set(map(tuple, lines))
-    said = page.text("message")
+    said = page.load(file)
+    expected = {(*line, "") for line in lines}
+    assert set(read_decisions(page.decisions())[1:]) == expected
     assert said.startswith(f"Imported {len(NASTY)} decisions; left out: ")
     assert said.count("1 about a row") == 2
-    assert "1 with a label that is no class" in said
+    assert "1 with a decision other than keep, fix, skip, ambiguous" in said
     again = tmp_path / "again.csv"
     again.write_text(page.decisions(), newline="")
     page.click("undo")
     assert len(read_decisions(page.decisions())) == 1
-    page.find("import-file").send_keys(str(again))
-    page.after_frames("")
-    assert set(read_decisions(page.decisions())[1:]) == set(map(tuple, lines))
+    page.load(again)
+    assert set(read_decisions(page.decisions())[1:]) == expected
     file.write_text("a,b\n1,2\n")
-    page.find("import-file").send_keys(str(file))
-    page.after_frames("")
     assert (
-        page.text("message")
-        == "decisions.csv cannot be imported: its first line must be id,given,decision,label, and is a,b"
+        page.load(file)
+        == "decisions.csv cannot be imported: its first line must be id,given,decision,label,note, and is a,b"
     )
 
 

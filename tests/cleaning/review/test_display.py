@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from browser import Keys, read_decisions, rows_text
+from page_checks import contrasts, named_roles
 from review_pages import CLASSES, NASTY, a_review, some_pictures, with_pictures, written
-from wior.cleaning.review import review as report
+from wior.cleaning.review import blocks
 from wior.cleaning.review.review import Curve
 
 
@@ -89,7 +90,7 @@ def test_texts_of_the_data_are_shown_and_never_run(page, tmp_path):
         "return JSON.stringify([...document.querySelectorAll('.card')].map(c => [...c.querySelectorAll('dt')].map((e, "
         "i) => [e.textContent, c.querySelectorAll('dd')[i].textContent])))"
     )
-    cut = lambda text: text if len(text) <= 200 else text[:199] + "…"
+    cut = lambda text: text if len(text) <= 300 else text[:299] + "…"
     for place, found in zip(lowest, json.loads(fields), strict=True):
         values = dict(map(tuple, found))
         assert values[NASTY[0]] == cut(NASTY[place])
@@ -122,7 +123,7 @@ def test_pictures_are_those_of_their_rows(page, tmp_path):
     read = """const cards = [...document.querySelectorAll('.card')];
         return cards.map(card => { const c = card.querySelector('canvas');
           return [card.querySelector('.id').textContent, c.getAttribute('aria-label'), c.width, c.height,
-                  [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)] })"""
+                 [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 === 0)] })"""
     for script in ("", "scrollTo(0, 1e9)", "scrollTo(0, 30000)"):
         page.after_frames(script)
         time.sleep(0.2)
@@ -139,11 +140,16 @@ def test_pictures_are_those_of_their_rows(page, tmp_path):
 def large(tmp_path_factory):
     rows, fields = 100_000, 10
     texts = np.random.default_rng(0).integers(0, 10**5, (rows, fields)).astype(str).tolist()
+    near = (np.arange(rows)[:, None] + np.arange(1, 6)) % rows
     review = a_review(
         rows,
         threshold=1.0,
         columns=[f"field {i}" for i in range(fields)],
         records=lambda places: [texts[p] for p in places],
+        likely=np.tile(np.arange(4), (rows, 1)),
+        likelihoods=np.full((rows, 4), 0.25),
+        similar=near,
+        similarity=np.tile([0.99, 0.9, 0.8, 0.7, 0.6], (rows, 1)),
     )
     return written(tmp_path_factory.mktemp("large"), review), review
 
@@ -161,9 +167,14 @@ def test_a_hundred_thousand_rows_stay_smooth(page, large, width):
     for y in (5_000, 700_000, 9_000_000):
         assert page.after_frames("scrollTo(0, arguments[0])", y) < 200
         assert 0 < cards() < 40
-        inside = "return [...document.querySelectorAll('.card')].filter(c => c.getBoundingClientRect().bottom > 0 && c.getBoundingClientRect().top < innerHeight).length"
+        inside = (
+            "return [...document.querySelectorAll('.card')].map(c => c.getBoundingClientRect())"
+            ".filter(b => b.bottom > 0 && b.top < innerHeight).length"
+        )
         assert page.run(inside) >= 2
     assert page.run("return document.getElementById('rows').offsetHeight") <= 10_000_000  # what browsers lay out
+    assert page.after_frames("document.getElementById('near-filter').click()") < 400
+    assert page.text("shown") == "100,000 rows shown"
     page.keys(Keys.END)
     place = np.argmax(review.scores)
     last = page.run(
@@ -177,7 +188,7 @@ def test_a_hundred_thousand_rows_stay_smooth(page, large, width):
 
 
 def test_what_is_left_out_is_said(page, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "PICTURE_BYTES", 300_000)
+    monkeypatch.setattr(blocks, "PICTURE_BYTES", 300_000)
     noise = np.random.default_rng(0).integers(0, 256, (600, 28, 28), np.uint8)
     review = a_review(600, columns=(), records=None, images=lambda places: noise[places], threshold=1.0)
     page.open(written(tmp_path, review, detailed=500))
@@ -188,7 +199,10 @@ def test_what_is_left_out_is_said(page, tmp_path, monkeypatch):
     )
     assert page.text("flagged") == "600"
     assert page.text("shown") == "500 rows shown; 100 flagged rows of higher scores only count"
-    lacking = "const c = [...document.querySelectorAll('.card')]; return c.filter(e => e.matches('.without-picture')).length / c.length"
+    lacking = (
+        "const c = [...document.querySelectorAll('.card')];"
+        "return c.filter(e => e.matches('.without-picture')).length / c.length"
+    )
     assert page.run(lacking) == 0
     page.keys(Keys.END)
     assert page.run(lacking) == 1
@@ -222,63 +236,19 @@ def test_thousands_of_classes(page, tmp_path):
     assert page.text("shown").split()[0] == str((review.given == review.given[0]).sum())
 
 
-CONTRAST = """
-const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-const rgba = text => {
-  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = text; canvas.fillRect(0, 0, 1, 1);
-  return [...canvas.getImageData(0, 0, 1, 1).data];
-};
-const linear = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-const ground = e => {
-  for (; e; e = e.parentElement) {
-    const c = rgba(getComputedStyle(e).backgroundColor);
-    if (c[3] === 255) return c;
-  }
-  return [255, 255, 255, 255];
-};
-const found = [];
-for (const e of document.querySelectorAll("body *")) {
-  const own = e.matches("input, select") || [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
-  if (!own || e.matches("script, noscript, option, :disabled") || !e.checkVisibility({ visibilityProperty: true,
-  opacityProperty: true })) continue; const [a, b] = [light(rgba(getComputedStyle(e).color)), light(ground(e))];
-  found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.tagName + "." + e.className + "#" + e.id + " " +
-  e.textContent.slice(0, 20)]);
-}
-return found.sort((a, b) => a[0] - b[0]);
-"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_stands_out_from_its_ground(page, tmp_path, scheme):
     page.open(written(tmp_path, a_review(400, threshold=0.9)), scheme=scheme)
     page.keys("k", "f", "s")
     assert page.run("return matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")
     page.click("help")
-    found = page.run(CONTRAST)
+    found = contrasts(page)
     assert len(found) > 150
     assert found[0][0] >= 4.5, found[:5]
 
 
-NAMED = {
-    "button",
-    "slider",
-    "spinbutton",
-    "searchbox",
-    "textbox",
-    "combobox",
-    "checkbox",
-    "img",
-    "image",
-    "progressbar",
-    "article",
-    "feed",
-    "canvas",
-}
-
-
 @pytest.mark.parametrize("make", [a_review, with_pictures], ids=["table", "pictures"])
-def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
+def test_everything_that_is_used_has_a_name(page, tmp_path, make):
     page.open(written(tmp_path, make(40)))
     seen = set()
     for dialog in (None, "help-dialog", "row-view"):
@@ -289,11 +259,7 @@ def test_everything_that_is_used_has_a_name(page, tmp_path, driver, make):
                 "document.getElementById(arguments[0]).showModal()",
                 dialog,
             )
-        for node in driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]:
-            role = node.get("role", {}).get("value")
-            if not node["ignored"] and role in NAMED:
-                seen.add(role)
-                assert node.get("name", {}).get("value", "").strip(), node
+        seen |= named_roles(page)
     assert {"button", "slider", "spinbutton", "searchbox", "combobox", "checkbox", "article", "feed", "image"} <= seen
     page.run("document.getElementById('row-view').close()")
     landmarks = page.run(
@@ -309,6 +275,8 @@ def test_a_narrow_window_scrolls_in_one_direction(page, tmp_path, make):
     page.open(written(tmp_path, review), width=360, height=700)
     wide = lambda: page.run("const e = document.documentElement; return e.scrollWidth - e.clientWidth")
     assert wide() <= 0
+    page.click("overview-toggle")
+    page.click("filters-toggle")
     page.run("document.querySelectorAll('details').forEach(d => (d.open = true))")
     assert wide() <= 0
     page.run("document.querySelector('.card .id').click()")

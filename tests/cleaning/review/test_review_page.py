@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from review_pages import NASTY, a_review, block, numbers, some_pictures, with_pictures, written
+from wior.cleaning.review import blocks, verification
 from wior.cleaning.review import review as report
 from wior.cleaning.review.guard import guard, unguard
+from wior.cleaning.review.page import SCRIPTS
 from wior.cleaning.review.review import Curve, write_review
 from wior.cleaning.review.sheets import grid_of, sheets
 
@@ -61,18 +63,39 @@ def test_many_classes_take_wider_numbers(tmp_path):
     np.testing.assert_array_equal(numbers(path, "given", "<u2"), review.given)
 
 
-def test_records_are_asked_for_some_rows_at_a_time_and_long_texts_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "ROWS_AT_ONCE", 16)
+def test_records_are_asked_for_some_rows_at_a_time_and_texts_are_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "ROWS_AT_ONCE", 16)
     asked = []
-    review = a_review(40, records=lambda places: asked.append(len(places)) or [["x" * 201, "y" * 200]] * len(places))
+    review = a_review(40, records=lambda places: asked.append(len(places)) or [["x" * 5000, "y" * 200]] * len(places))
     path = written(tmp_path, review)
     assert asked == [16, 16, 8]
-    assert json.loads(block(path, "records")) == [["x" * 199 + "…", "y" * 200]] * 40
+    assert json.loads(block(path, "records")) == [["x" * 5000, "y" * 200]] * 40
+    assert json.loads(block(path, "about"))["cut"] == 0
+
+
+def test_long_texts_are_cut_when_half_of_the_room_is_taken(tmp_path, monkeypatch):
+    review = a_review(40, records=lambda places: [["x" * 995, ""]] * len(places))
+    monkeypatch.setattr(blocks, "RECORD_BYTES", 10_050)
+    path = written(tmp_path, review)
+    records = json.loads(block(path, "records"))
+    # a whole one has 1,003 bytes with its comma, a cut one 213: five reach half of the room, a sixth goes beyond it
+    assert records[:6] == [["x" * 995, ""]] * 6
+    assert records[6:] == [["x" * 199 + "…", ""]] * ((10_050 - 6 * 1003) // 213)
+    assert json.loads(block(path, "about"))["cut"] == len(records) - 6
+
+
+def test_one_endless_text_leaves_room_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "LONGEST_TEXT", 1000)
+    review = a_review(
+        3, scores=np.arange(3) / 3, records=lambda places: [["z" * 2000 if p == 0 else "z", "a"] for p in places]
+    )
+    records = json.loads(block(written(tmp_path, review), "records"))
+    assert records == [["z" * 999 + "…", "a"], ["z", "a"], ["z", "a"]]
 
 
 def test_records_end_where_there_is_no_more_room(tmp_path, monkeypatch):
     review = a_review(40, records=lambda places: [["12345", "123456"]] * len(places))
-    monkeypatch.setattr(report, "RECORD_BYTES", 10 * len('["12345","123456"],') + 3)
+    monkeypatch.setattr(blocks, "RECORD_BYTES", 10 * len('["12345","123456"],') + 3)
     assert len(json.loads(block(written(tmp_path, review), "records"))) == 10
 
 
@@ -197,6 +220,31 @@ def test_small_pictures_are_exact(rows):
     np.testing.assert_array_equal(found, pictures[places])
 
 
+def test_transparent_pictures_lie_on_white():
+    color = np.random.default_rng(0).integers(0, 256, (5, 16, 8, 4), np.uint8)
+    color[:, :4, :, 3] = 0
+    color[:, 4:8, :, 3] = 255
+    images = lambda places: color[places]
+    (sheet,) = sheets(images, np.arange(5), grid_of(images, 0), 2**30)
+    found = np.stack([*read_sheets([sheet], grid_of(images, 0))])
+    assert found.shape == (5, 16, 8, 3)
+    assert (found[:, :4] == 255).all()
+    np.testing.assert_array_equal(found[:, 4:8], color[:, 4:8, :, :3])
+    cover = color[..., 3:] / 255
+    np.testing.assert_array_equal(found, np.round(color[..., :3] * cover + 255 * (1 - cover)))
+
+
+def test_what_no_picture_covers_is_white():
+    pictures = np.zeros((70, 8, 8), np.uint8)
+    grid = grid_of(lambda places: pictures[places], 0)
+    (sheet,) = sheets(lambda places: pictures[places], np.arange(70), grid, 2**30)
+    pixels = np.asarray(Image.open(io.BytesIO(sheet.content)))
+    assert grid.across == 64
+    assert pixels.shape == (16, 512)
+    assert (pixels[8:, 6 * 8 :] == 255).all()
+    assert (pixels[8:, : 6 * 8] == 0).all()
+
+
 def test_photographs_are_reduced_and_close():
     slopes = np.linspace(0, 200, 288)[None, None, :, None] * np.array([0.2, 0.5, 1])
     photos = (slopes + np.random.default_rng(0).integers(0, 50, (30, 192, 288, 3))).astype(np.uint8)
@@ -212,7 +260,7 @@ def test_photographs_are_reduced_and_close():
 def test_pictures_end_where_there_is_no_more_room(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (3000, 28, 28), np.uint8)
     review = a_review(3000, columns=(), records=None, images=lambda places: noise[places])
-    monkeypatch.setattr(report, "PICTURE_BYTES", 500_000)
+    monkeypatch.setattr(blocks, "PICTURE_BYTES", 500_000)
     layout = json.loads(block(written(tmp_path, review), "about"))["pictures"]
     assert layout["count"] == 2 * layout["onSheet"] == 512
 
@@ -225,4 +273,8 @@ def test_pictures_of_two_shapes_are_refused():
 
 def test_scripts_and_styles_stand_in_the_package():
     folder = Path(report.__file__).parent
-    assert {path.name for path in folder.glob("*.js")} == set(report.SCRIPTS)
+    assert {path.name for path in folder.glob("*.js")} == {
+        *SCRIPTS,
+        *report.PARTS.scripts,
+        *verification.PARTS.scripts,
+    }

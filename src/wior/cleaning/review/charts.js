@@ -67,7 +67,7 @@ class ClassBars {
     for (const label of data.all.given) this.total[label]++;
     this.list = make("ul", "class-bars");
     const longest = data.classes.reduce((most, name) => Math.max(most, name.length), 0);
-    this.list.style.setProperty("--name", `${Math.min(18, longest + 1)}ch`);
+    this.list.style.setProperty("--name", `${Math.min(24, longest + 1)}ch`);
     this.rest = make("p", "remark");
     this.lines = Array.from({ length: Math.min(60, data.classes.length) }, () => this.line());
   }
@@ -120,6 +120,8 @@ class Matrix {
   build() {
     const head = make("tr");
     const corner = make("th", "corner", "", { scope: "col" });
+    const longest = this.data.classes.reduce((most, name) => Math.max(most, name.length), 0);
+    this.table.style.setProperty("--head", `${Math.max(78, Math.min(130, 6 * longest + 8))}px`);
     corner.append(make("span", "", "given ↓ suggested →"));
     head.append(corner);
     this.columns = [];
@@ -178,7 +180,9 @@ class Matrix {
       rows = busiest.rows;
       columns = busiest.columns;
       this.showPairs(busiest.pairs, chosenGiven, chosenSuggested);
-      this.remark.textContent = `The labels of the most frequent pairs, of ${whole(classes.length)} labels. The lists above the rows reach all of them.`;
+      this.remark.textContent =
+        `The labels of the most frequent pairs, of ${whole(classes.length)} labels. ` +
+        "The lists above the rows reach all of them.";
     }
     let most = 1;
     for (const row of rows)
@@ -274,7 +278,12 @@ function curveFigure({ name, steps, values }) {
     open = value !== null;
   });
   if (known.length === 1) path += "h1000";
-  const said = `${name}: ${significant(known[0])} at first, ${significant(last)} at step ${whole(steps.at(-1))}, lowest ${significant(low)}, highest ${significant(high)}`;
+  const said = [
+    `${name}: ${significant(known[0])} at first`,
+    `${significant(last)} at step ${whole(steps.at(-1))}`,
+    `lowest ${significant(low)}`,
+    `highest ${significant(high)}`,
+  ].join(", ");
   figure.append(
     draw(
       "svg",

@@ -1,27 +1,15 @@
-// What the page was given: arrays over all rows, and over the slots, the rows of the lowest scores in the order of these.
+// What the review shows: arrays over all rows, and over the slots, the rows of the lowest scores in the order of these.
+// Behind the slots come rows that are similar to some of them, which have an id, a record and a picture as well.
 
-function take(name) {
-  const element = document.getElementById(name);
-  const text = element ? element.textContent : "";
-  element?.remove();
-  return text;
-}
-
-function takeArray(name, Kind) {
-  const text = atob(take(name));
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-  return new Kind(bytes.buffer);
-}
+const NEAR = Math.fround(0.98); // rows as similar as this are near-duplicates
 
 function takeData() {
   const about = JSON.parse(take("about"));
-  const Label = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[about.labelBytes];
   const places = takeArray("places", Uint32Array);
   const ofSlots = values => values.constructor.from(places, place => values[place]);
   const all = {
-    given: takeArray("given", Label),
-    suggested: takeArray("suggested", Label),
+    given: takeLabels("given", about.labelBytes),
+    suggested: takeLabels("suggested", about.labelBytes),
     scores: takeArray("scores", Float32Array),
   };
   return {
@@ -30,14 +18,41 @@ function takeData() {
     rows: all.scores.length,
     slots: places.length,
     places,
+    beyond: takeArray("beyond", Uint32Array),
     given: ofSlots(all.given),
     suggested: ofSlots(all.suggested),
     scores: ofSlots(all.scores),
     confidence: takeArray("confidence", Float32Array),
     ids: JSON.parse(take("ids")),
     records: JSON.parse(take("records") || "[]"),
+    likelyEach: about.likely,
+    likely: about.likely && takeEach("likely", takeLabels("likely", about.labelBytes), about.likely),
+    similar: about.similar && takeEach("similar", takeArray("similar", Uint32Array), about.similar),
   };
 }
+
+// some values for each slot, and a number with each of them
+function takeEach(name, values, each) {
+  const numbers = takeArray({ likely: "likelihoods", similar: "similarity" }[name], Float32Array);
+  return slot =>
+    Array.from({ length: each }, (_, i) => ({ value: values[slot * each + i], number: numbers[slot * each + i] }));
+}
+
+// where the id, the record and the picture of a row are found; undefined where they are not on this page
+function entryOf(data, place) {
+  data.entries ??= new Map([...data.places, ...data.beyond].map((known, entry) => [known, entry]));
+  return data.entries.get(place);
+}
+
+// for each slot whether its row has near-duplicates, found when somebody asks for these rows
+const haveNear = data =>
+  (data.haveNear ??= Uint8Array.from({ length: data.slots }, (_, slot) => nearOf(data, slot).length));
+
+// the near-duplicates of the row in a slot
+const nearOf = (data, slot) =>
+  data.similar
+    ? data.similar(slot).filter(({ value, number }) => number >= NEAR && value !== data.places[slot])
+    : [];
 
 // scores are single precision, and so is what they are compared with
 const isBelow = (score, threshold) => score < Math.fround(threshold);
@@ -53,7 +68,8 @@ function slotsBelow(scores, threshold) {
   return low;
 }
 
-// flagged rows: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be vast
+// flagged rows: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be
+// vast
 function count({ all, rows, classes }, threshold) {
   const limit = Math.fround(threshold);
   const { given, suggested, scores } = all;
@@ -73,24 +89,3 @@ function count({ all, rows, classes }, threshold) {
   const ofPair = (one, other) => (dense ? pairs[one * side + other] : (pairs.get(one * side + other) ?? 0));
   return { flagged, byGiven, pairs, ofPair };
 }
-
-const WHOLE = new Intl.NumberFormat("en");
-const whole = number => WHOLE.format(number);
-const rowsText = number => `${whole(number)} ${number === 1 ? "row" : "rows"}`;
-const percent = share => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)}%`;
-const decimal = score => (score > 0 && score < 0.0005 ? "<0.001" : score.toFixed(3));
-const BRIEF = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
-const brief = number => (number < 1000 ? String(number) : BRIEF.format(number));
-
-function make(tag, className = "", text = "", attributes = {}) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text) element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
-// text of the data: its direction is its own and does not reach what stands around it
-const makeText = (tag, className, text) => make(tag, className, text, { dir: "auto" });
-
-const find = id => document.getElementById(id);

@@ -1,23 +1,40 @@
 // What a person decides: about one row, about all that are shown, back again, and to and from files.
 
+const currentSlot = () => (rowView.open ? rowView.slot : gallery.slot);
+const currentActions = () => (rowView.open ? rowView.actions : gallery.card?.actions);
+
 function decide(word, { advance = false, label = -1 } = {}) {
-  const slot = rowView.open ? rowView.slot : gallery.slot;
+  const slot = currentSlot();
   if (slot === undefined) return;
-  let code = { keep: KEEP, skip: SKIP, clear: UNDECIDED, fix: FIX + label }[word];
+  let code = { keep: KEEP, skip: SKIP, ambiguous: AMBIGUOUS, clear: UNDECIDED, fix: FIX + label }[word];
   if (word === "fix" && label < 0) {
-    const actions = rowView.open ? rowView.actions : gallery.card.actions;
-    const choice = Number(actions.select.value);
+    const { select } = currentActions();
+    const choice = Number(select.value);
     if (choice < 0) {
-      actions.select.focus();
+      select.focus();
       say("The model suggests the label that this row has: choose another one to fix it.");
       return;
     }
     code = FIX + choice;
   }
-  const text = word === "fix" ? `fix to ${data.classes[code - FIX]}` : word;
+  const text = word === "fix" ? `fix to ${decisions.labels[code - FIX]}` : word;
   decisions.set([slot], [code], `${text}, row ${data.ids[slot]}`);
   afterChange(slot, advance && word !== "clear");
   if (word !== "clear") say(`Row ${data.ids[slot]}: ${text}`);
+}
+
+// the given label, chosen among the likely ones, is kept
+function decideLabel(label, options) {
+  const slot = currentSlot();
+  if (slot === undefined) return;
+  if (label === data.given[slot]) decide("keep", options);
+  else decide("fix", { ...options, label });
+}
+
+function decideLikely(number) {
+  const slot = currentSlot();
+  const one = slot !== undefined && data.likely ? data.likely(slot)[number] : undefined;
+  if (one) decideLabel(one.value, { advance: true });
 }
 
 function afterChange(slot, advance) {
@@ -65,7 +82,8 @@ async function decideAll(word) {
   const undecided = gallery.shown.filter(slot => !decisions.codes[slot]);
   const slots = word === "keep" ? undecided : undecided.filter(slot => data.given[slot] !== data.suggested[slot]);
   const parts = [
-    `This is about all ${rowsText(gallery.shown.length)} that pass the threshold and the filters, not only those in the window.`,
+    `This is about all ${rowsText(gallery.shown.length)} that pass the threshold and the filters, ` +
+      "not only those in the window.",
   ];
   const decided = gallery.shown.length - undecided.length;
   if (decided) parts.push(`Decided already and left so: ${whole(decided)}.`);
@@ -85,42 +103,54 @@ async function decideAll(word) {
   say(`${word === "keep" ? "Kept" : "Fixed"} ${rowsText(slots.length)}; Undo takes it back.`);
 }
 
-function confirmed(title, text, yes) {
-  const dialog = find("confirm");
-  find("confirm-title").textContent = title;
-  find("confirm-text").textContent = text;
-  find("confirm-yes").textContent = yes;
-  dialog.returnValue = "no";
-  dialog.showModal();
-  return new Promise(resolve =>
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }),
-  );
-}
-
 function showRow() {
   if (gallery.slot !== undefined) rowView.show(gallery.slot, gallery.current, gallery.shown.length);
 }
 
-function exportCsv() {
-  const link = make("a");
-  const url = URL.createObjectURL(new Blob([decisions.csv()], { type: "text/csv;charset=utf-8" }));
-  link.href = url;
-  link.download = `${data.title.replace(/\.[a-z0-9]{1,5}$/i, "").replace(/[^\p{L}\p{N}._-]+/gu, "-") || "labels"}-decisions.csv`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  decisions.exported = true;
-  decisions.save();
-  say(`Exported ${whole(decisions.count())} decisions to ${link.download}`);
+function writeNote() {
+  if (gallery.slot === undefined) return;
+  if (!rowView.open) showRow();
+  rowView.note.focus();
 }
 
-async function importCsv(file) {
-  try {
-    const { taken, refused } = decisions.read(await file.text());
-    refilter();
-    gallery.refresh();
-    const left = [...refused].map(([reason, number]) => `${whole(number)} ${reason}`);
-    say(`Imported ${whole(taken)} decisions${left.length ? `; left out: ${left.join(", ")}` : ""}`);
-  } catch (error) {
-    say(`${file.name} cannot be imported: ${error.message}`);
-  }
+// the box in which a label is searched for or made, for the row that is current now
+function searchLabel({ advance = false } = {}) {
+  const slot = currentSlot();
+  if (slot === undefined) return;
+  find("label-title").textContent = `The right label of row ${data.ids[slot]}`;
+  find("label-dialog").showModal();
+  labelSearch.advance = advance;
+  labelSearch.input.focus();
+}
+
+const labelSearch = new LabelSearch(find("label-search"), find("label-options"), {
+  names: () => decisions.labels,
+  choose: name => {
+    find("label-dialog").close();
+    decideLabel(decisions.labelled(name), { advance: labelSearch.advance });
+  },
+});
+
+function exportCsv() {
+  const stem = data.title.replace(/\.[a-z0-9]{1,5}$/i, "").replace(/[^\p{L}\p{N}._-]+/gu, "-");
+  const name = `${stem || "labels"}-decisions.csv`;
+  download(name, decisions.csv());
+  decisions.exported = true;
+  decisions.save();
+  const open = [...decisions.notes.keys()].filter(slot => !decisions.codes[slot]).length;
+  const rest = open
+    ? `; ${countText(open, "note", "notes")} on undecided rows ${open === 1 ? "is" : "are"} not in it`
+    : "";
+  showExported(
+    `Exported ${countText(decisions.count(), "decision", "decisions")} to ${name}${rest}`,
+    data.again.replaceAll(/(?<![\p{L}\p{N}._-])decisions\.csv/gu, () => name),
+  );
+}
+
+function importCsv(text) {
+  const found = decisions.read(text);
+  refilter();
+  gallery.refresh();
+  if (rowView.open) showRow();
+  return found;
 }

@@ -54,6 +54,9 @@ class Gallery {
     this.spare = [];
     this.root.classList.toggle("tight", this.cardWidth < ROOMY);
     this.root.classList.toggle("middle", this.cardWidth >= 460);
+    const { stacked, lines } = roomForLabels(this.page.data.classes, this.widthOfLabels());
+    this.root.classList.toggle("stacked", stacked);
+    this.root.style.setProperty("--label-lines", lines);
     const probe = new Card(this.page);
     probe.show(0, 1, this.shown[0]);
     probe.root.style.width = `${this.cardWidth}px`;
@@ -70,9 +73,16 @@ class Gallery {
     this.root.style.height = `${Math.min(this.tall, TALLEST)}px`;
   }
 
-  linesOf({ typical }) {
-    const room = this.cardWidth - (this.cardWidth < ROOMY ? 30 : 460);
-    return Math.max(1, Math.min(4, Math.ceil((typical * 7) / room)));
+  linesOf({ typical, longest }) {
+    const room = this.cardWidth - (this.cardWidth < ROOMY ? 30 : 520);
+    const most = this.cardWidth < ROOMY ? 4 : 5;
+    return Math.max(longest > CARD_TEXT ? 2 : 1, Math.min(most, Math.ceil((typical * 7) / room)));
+  }
+
+  widthOfLabels() {
+    if (!this.page.data.columns.length && this.page.pictures) return this.cardWidth - 20;
+    if (this.cardWidth >= ROOMY) return 230;
+    return this.cardWidth >= 460 ? Math.min(300, this.cardWidth - 250) : this.cardWidth - 30;
   }
 
   // how far the list moves when the page is scrolled by one pixel
@@ -128,7 +138,8 @@ class Gallery {
     const x = (index % this.columns) * (this.cardWidth + GAP);
     const y = Math.floor(index / this.columns) * step + shift;
     card.root.style.transform = `translate(${x}px, ${y}px)`;
-    if (card.index !== index || card.slot !== this.shown[index]) card.show(index, this.shown.length, this.shown[index]);
+    if (card.index !== index || card.slot !== this.shown[index] || card.stale)
+      card.show(index, this.shown.length, this.shown[index]);
     return card;
   }
 

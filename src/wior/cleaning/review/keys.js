@@ -11,22 +11,22 @@ const moves = {
 const acts = {
   k: () => decide("keep", { advance: true }),
   f: () => decide("fix", { advance: true }),
+  a: () => decide("ambiguous", { advance: true }),
   s: () => decide("skip", { advance: true }),
   c: () => decide("clear"),
-  l: () => (rowView.open ? rowView.actions : gallery.card?.actions)?.select.focus(),
+  l: () => currentActions()?.select.focus(),
+  o: () => searchLabel({ advance: true }),
+  w: writeNote,
   n: nextUndecided,
   Enter: () => !rowView.open && showRow(),
 };
+for (let number = 0; number < Math.min(9, data.likelyEach); number++)
+  acts[number + 1] = () => decideLikely(number);
 const always = { u: undo, "/": () => find("search").focus(), "?": () => find("help-dialog").showModal() };
-
-function kindOf(target) {
-  if (target.closest("input, select, textarea")) return target.type === "range" ? "slider" : "field";
-  return target.closest("button, summary, a") ? "button" : "";
-}
 
 function onKey(event) {
   const { key, target } = event;
-  if (event.defaultPrevented || find("confirm").open || find("help-dialog").open) return;
+  if (event.defaultPrevented || document.querySelector("dialog[open]:not(#row-view)")) return;
   const kind = kindOf(target);
   if (kind === "field") {
     if (key === "Escape" || (key === "Enter" && target.matches(".label-choice"))) leaveField(event);
@@ -56,13 +56,8 @@ function step(by) {
   return Math.abs(by) > 1 && Number.isFinite(by) && (to < 0 || to >= gallery.shown.length) ? gallery.current : to;
 }
 
-function run(event, act) {
-  event.preventDefault();
-  act();
-}
-
 function leaveField(event) {
-  if (!event.target.matches(".label-choice, #search")) return;
+  if (!event.target.matches(".label-choice, #search, #row-note")) return;
   if (event.target.id === "search" && event.target.value && event.key === "Escape") return;
   event.preventDefault();
   if (rowView.open) rowView.dialog.focus();

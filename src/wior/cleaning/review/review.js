@@ -11,8 +11,9 @@ function oncePerFrame(act) {
   };
 }
 
-function listen() {
-  const on = (id, kind, act) => find(id).addEventListener(kind, act);
+const on = (id, kind, act) => find(id).addEventListener(kind, act);
+
+function listenToFilters() {
   on(
     "threshold",
     "input",
@@ -46,29 +47,45 @@ function listen() {
     filters.state = find("state-filter").value;
     refilter({ restart: true });
   });
+  on("near-filter", "change", () => {
+    filters.near = find("near-filter").checked;
+    refilter({ restart: true });
+  });
   on("sort", "change", () => {
     filters.sort = find("sort").value;
     refilter({ restart: true });
   });
   on("clear", "click", clearFilters);
+}
+
+function listen() {
+  listenToFilters();
   on("keep-all", "click", () => decideAll("keep"));
   on("fix-all", "click", () => decideAll("fix"));
   on("undo", "click", undo);
   on("export", "click", exportCsv);
-  on("import", "click", () => find("import-file").click());
-  on("import-file", "change", async () => {
-    const [file] = find("import-file").files;
-    if (file) await importCsv(file);
-    find("import-file").value = "";
-  });
   on("help", "click", () => find("help-dialog").showModal());
+  on("row-note", "input", () => {
+    decisions.writeNote(rowView.slot, find("row-note").value);
+    gallery.refresh();
+  });
+  for (const id of ["overview", "filters"]) on(`${id}-toggle`, "click", () => unfold(id));
+  on("overview-close", "click", () => {
+    unfold("overview");
+    find("overview-toggle").focus();
+  });
+  listenToImport("decisions", importCsv);
+  listenToExported();
   listenToRows();
   document.addEventListener("keydown", onKey);
-  addEventListener("beforeunload", event => {
-    decisions.save();
-    if (decisions.atRisk) event.preventDefault();
-  });
-  addEventListener("pagehide", () => decisions.save());
+  decisions.warnBeforeLeaving();
+}
+
+// where the window is narrow, the overview and the filters are behind buttons
+function unfold(id) {
+  const unfolded = find(id).classList.toggle("unfolded");
+  find(`${id}-toggle`).setAttribute("aria-expanded", String(unfolded));
+  if (unfolded && id === "overview") scrollTo({ top: 0, behavior: "instant" });
 }
 
 function listenToRows() {
@@ -101,19 +118,30 @@ function listenToRows() {
 
 function clickOn(event) {
   const button = event.target.closest("button");
-  const word = button?.dataset.decide;
-  if (word) decide(button.getAttribute("aria-pressed") === "true" ? "clear" : word);
+  const { decide: word, likely, go } = button?.dataset ?? {};
+  const pressed = button?.getAttribute("aria-pressed") === "true";
+  if (word) decide(pressed ? "clear" : word);
+  else if (likely) pressed ? decide("clear") : decideLabel(Number(likely));
+  else if (go) move(Number(go));
   else if (button?.dataset.open !== undefined || event.target.closest("#rows .picture, #rows .id")) showRow();
 }
 
 function chooseLabel(event) {
-  if (event.target.matches(".label-choice")) decide("fix", { label: Number(event.target.value) });
+  if (!event.target.matches(".label-choice")) return;
+  const label = Number(event.target.value);
+  if (label !== OTHER) return decide("fix", { label });
+  currentActions().show(currentSlot());
+  searchLabel();
 }
 
 function begin() {
   document.title = `${data.title} · label review`;
   find("title").textContent = data.title;
-  find("facts").append(...data.facts.flatMap(([name, text]) => [makeText("dt", "", name), makeText("dd", "", text)]));
+  showFacts(data.facts);
+  find("estimate").textContent = data.estimate;
+  find("estimate").hidden = !data.estimate;
+  find("near-box").hidden = !data.similar;
+  find("row-likely").hidden = find("likely-keys").hidden = !data.likely;
   find("histogram").append(histogram.svg);
   find("class-bars").append(classBars.list, classBars.rest);
   find("matrix").append(make("div", "scroll"));
@@ -124,22 +152,13 @@ function begin() {
   find("curves").append(...data.curves.map(curveFigure));
   find("rows").classList.add(pictures && !data.columns.length ? "as-pictures" : "as-records");
   find("rows").classList.toggle("with-pictures", Boolean(pictures));
-  if (matchMedia("(max-width: 999px)").matches)
-    document.querySelectorAll("aside details").forEach(panel => (panel.open = false));
-  try {
-    find("keys-on").checked = localStorage.getItem("wior-review-keys") !== "off";
-    find("keys-on").addEventListener("change", () =>
-      localStorage.setItem("wior-review-keys", find("keys-on").checked ? "on" : "off"),
-    );
-  } catch {
-    // without storage the choice is for this visit
-  }
+  rememberKeys();
   listen();
   setThreshold(data.threshold);
   showLimits();
   const before = decisions.count();
-  if (before) say(`${whole(before)} decisions from an earlier visit are still here.`);
-  else if (!decisions.kept) say(REFUSED);
+  if (before) say(`${countText(before, "decision", "decisions")} from an earlier visit still here.`);
+  else if (!decisions.kept.works) say(REFUSED);
 }
 
 begin();

@@ -1,4 +1,4 @@
-// All there is about one row, in a dialog: every field, and the picture larger.
+// All there is about one row, in a dialog: every field, the picture larger, similar rows, and a note to write.
 
 class RowView {
   constructor(page) {
@@ -9,7 +9,10 @@ class RowView {
     this.labels = makeLabels();
     this.actions = new Actions(page);
     this.actions.root.classList.add("wide");
+    this.likely = new Likely(page);
     find("row-actions").append(this.actions.root);
+    find("row-likely").append(this.likely.root);
+    this.note = find("row-note");
     if (page.pictures) this.canvas = make("canvas", "", "", { role: "img" });
   }
 
@@ -18,14 +21,28 @@ class RowView {
   }
 
   show(slot, place, total) {
-    const { data, pictures, decisions } = this.page;
+    const { data, decisions } = this.page;
+    const another = slot !== this.slot || !this.open;
     this.slot = slot;
     this.title.textContent = data.ids[slot];
     const word = decisions.word(slot);
     find("row-place").textContent = `${whole(place + 1)} of ${whole(total)}${word ? ` · decided: ${word}` : ""}`;
     showLabels(this.labels, data, slot);
-    const facts = make("p", "remark", `place ${whole(data.places[slot])} in the data, counted from 0`);
-    const parts = [this.labels.root, facts];
+    this.actions.show(slot);
+    this.likely.show(slot);
+    if (this.note.value !== decisions.note(slot)) this.note.value = decisions.note(slot);
+    // what was opened or scrolled to stays so while one row is decided on
+    if (another) this.fill(slot);
+    if (!this.open) {
+      this.dialog.showModal();
+      this.dialog.focus();
+    }
+    if (another) this.body.scrollTop = 0;
+  }
+
+  fill(slot) {
+    const { data, pictures } = this.page;
+    const parts = [this.labels.root];
     if (pictures?.has(slot)) {
       pictures.draw(this.canvas, slot);
       this.canvas.setAttribute("aria-label", describe(data, slot));
@@ -35,18 +52,14 @@ class RowView {
     }
     const record = data.records[slot];
     if (record) {
-      const list = make("dl", "all-fields");
-      data.columns.forEach((name, column) => list.append(makeText("dt", "", name), makeText("dd", "", record[column])));
-      parts.push(list);
+      parts.push(columnsList(data.columns, record, this.page.words()));
+      if (data.cut && isCut(record)) parts.push(make("p", "remark", CUT));
     } else if (data.columns.length) {
       parts.push(make("p", "remark", "The record of this row is not on this page."));
     }
+    parts.push(make("p", "remark", `place ${whole(data.places[slot])} in the data, counted from 0`));
+    const similar = similarRows(this.page, slot);
+    if (similar) parts.push(similar);
     this.body.replaceChildren(...parts);
-    this.actions.show(slot);
-    if (!this.open) {
-      this.body.scrollTop = 0;
-      this.dialog.showModal();
-      this.dialog.focus();
-    }
   }
 }

@@ -2,7 +2,8 @@
 files.
 
 A sheet is a PNG, or a JPEG where that is less than half as large, which is so for photographs and never for digits.
-Cells begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbor.
+Cells begin at multiples of 8 pixels, the block of a JPEG, so that no picture leaks into its neighbor. Transparent
+pictures lie on white, as they do where people look at them.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class Sheet:
     pictures: int
 
 
-def grid_of(images: Images, place: int) -> Grid:
-    """The grid for pictures of the size of the one in `place`."""
+def grid_of(images: Images, place: int, longest: int = LONGEST_SIDE) -> Grid:
+    """The grid for pictures of the size of the one in `place`, reduced where a side is longer than `longest`."""
     height, width = _read(images, np.array([place])).shape[1:3]
-    shrink = max(1.0, max(height, width) / LONGEST_SIDE)
+    shrink = max(1.0, max(height, width) / longest)
     return Grid(max(1, round(height / shrink)), max(1, round(width / shrink)))
 
 
@@ -74,14 +75,24 @@ def sheets(images: Images, places: np.ndarray, grid: Grid, limit: int) -> Iterat
 def _read(images: Images, places: np.ndarray) -> np.ndarray:
     pictures = np.asarray(images(places))
     color = pictures.shape[3:]
-    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or color not in ((), (3,)) or 0 in pictures.shape:
+    if (
+        pictures.dtype != np.uint8
+        or pictures.ndim not in (3, 4)
+        or color not in ((), (3,), (4,))
+        or 0 in pictures.shape
+    ):
         raise ValueError(
-            f"images must return uint8 pictures (k, height, width) or (k, height, width, 3), "
-            f"got {pictures.dtype} {pictures.shape}"
+            f"images must return uint8 pictures (k, height, width), (k, height, width, 3) or, with transparency, "
+            f"(k, height, width, 4), got {pictures.dtype} {pictures.shape}"
         )
     if len(pictures) != len(places):
         raise ValueError(f"images must return one picture for each of {len(places)} places, got {len(pictures)}")
-    return pictures
+    return _over_white(pictures) if color == (4,) else pictures
+
+
+def _over_white(pictures: np.ndarray) -> np.ndarray:
+    colors, cover = pictures[..., :3].astype(np.uint16), pictures[..., 3:].astype(np.uint16)
+    return ((colors * cover + 255 * (255 - cover) + 127) // 255).astype(np.uint8)
 
 
 def _reduced(pictures: np.ndarray, grid: Grid) -> np.ndarray:
@@ -99,7 +110,7 @@ def _laid_out(pictures: np.ndarray, grid: Grid) -> np.ndarray:
     columns = min(len(pictures), grid.across)
     edges = ((0, 0), (0, down - grid.height), (0, across - grid.width), *[(0, 0)] * color)
     cells = np.pad(pictures, edges, mode="edge")
-    sheet = np.zeros((rows * columns, *cells.shape[1:]), np.uint8)
+    sheet = np.full((rows * columns, *cells.shape[1:]), 255, np.uint8)
     sheet[: len(cells)] = cells
     sheet = sheet.reshape(rows, columns, *cells.shape[1:]).swapaxes(1, 2)
     return np.ascontiguousarray(sheet.reshape(rows * down, columns * across, *cells.shape[3:]))

@@ -9,11 +9,21 @@ const page = {
   pictures,
   fields: chooseFields(data),
   linesOf: field => gallery.linesOf(field),
+  words: () => filters.words,
+  indexOf: slot => gallery.shown.indexOf(slot),
 };
 const gallery = new Gallery(find("rows"), page);
 const rowView = new RowView(page);
 
-const filters = { threshold: data.threshold, given: -1, suggested: -1, state: "any", sort: "score", words: "" };
+const filters = {
+  threshold: data.threshold,
+  given: -1,
+  suggested: -1,
+  state: "any",
+  near: false,
+  sort: "score",
+  words: "",
+};
 let counts;
 let reachable = 0; // flagged rows that can be looked at: the first slots
 let matches = null; // of the search, for each slot
@@ -50,8 +60,9 @@ function refilter(where) {
   const shown = chosen();
   find("rows").hidden = !shown.length;
   gallery.show(shown, where);
-  const filtered = filters.given >= 0 || filters.suggested >= 0 || filters.state !== "any" || filters.words !== "";
-  find("clear").hidden = !filtered;
+  const some = [filters.given >= 0, filters.suggested >= 0, filters.state !== "any", filters.near].filter(Boolean);
+  find("clear").hidden = !some.length && filters.words === "";
+  find("filters-toggle").textContent = some.length ? `Filters (${some.length})` : "Filters";
   find("loading").hidden = true;
   showEmpty();
   showProgress();
@@ -70,23 +81,29 @@ function order() {
       suggested: data.suggested,
       place: data.places,
     }[by];
-    orders[by] = Uint32Array.from(data.ids.keys()).sort((one, other) => values[one] - values[other] || one - other);
+    const slots = Uint32Array.from({ length: data.slots }, (_, slot) => slot);
+    orders[by] = slots.sort((one, other) => values[one] - values[other] || one - other);
   }
   return orders[by];
 }
 
+// which codes a choice among decisions admits
+const ADMITTED = {
+  any: () => true,
+  none: code => code === UNDECIDED,
+  some: code => code !== UNDECIDED,
+  keep: code => code === KEEP,
+  fix: code => code >= FIX,
+  ambiguous: code => code === AMBIGUOUS,
+  skip: code => code === SKIP,
+};
+
 function chosen() {
-  const { given, suggested, state } = filters;
+  const { given, suggested } = filters;
+  const admits = ADMITTED[filters.state];
+  const near = filters.near && haveNear(data);
   const sorted = order();
   const found = new Uint32Array(reachable);
-  const [least, most] = {
-    any: [0, Infinity],
-    none: [0, 0],
-    some: [1, Infinity],
-    keep: [KEEP, KEEP],
-    skip: [SKIP, SKIP],
-    fix: [FIX, Infinity],
-  }[state];
   const end = sorted ? sorted.length : reachable;
   let length = 0;
   for (let i = 0; i < end; i++) {
@@ -94,7 +111,8 @@ function chosen() {
     if (slot >= reachable) continue;
     if (given >= 0 && data.given[slot] !== given) continue;
     if (suggested >= 0 && data.suggested[slot] !== suggested) continue;
-    if (decisions.codes[slot] < least || decisions.codes[slot] > most) continue;
+    if (!admits(decisions.codes[slot])) continue;
+    if (near && !near[slot]) continue;
     if (matches && !matches[slot]) continue;
     found[length++] = slot;
   }
@@ -108,7 +126,9 @@ function search() {
   filters.words = words;
   if (!words) matches = null;
   else {
-    texts ??= data.ids.map((id, slot) => [id, ...(data.records[slot] ?? [])].join("\n").toLowerCase());
+    texts ??= data.ids
+      .slice(0, data.slots)
+      .map((id, slot) => [id, ...(data.records[slot] ?? [])].join("\n").toLowerCase());
     matches = Uint8Array.from(texts, text => text.includes(words));
   }
   refilter({ restart: true });
@@ -142,19 +162,10 @@ function chooseOption(select, label) {
 function clearFilters() {
   find("search").value = "";
   filters.state = find("state-filter").value = "any";
+  filters.near = find("near-filter").checked = false;
   filters.words = "";
   matches = null;
   choosePair(-1, -1);
-}
-
-let speaking;
-
-function say(text) {
-  const message = find("message");
-  message.textContent = text;
-  message.classList.add("visible");
-  clearTimeout(speaking);
-  speaking = setTimeout(() => message.classList.remove("visible"), 6000);
 }
 
 // numbers change with every movement of the slider: a screen reader is told when they have settled
@@ -215,27 +226,35 @@ function showEmpty() {
 
 const REFUSED = "This browser does not keep decisions for this page: export them before you close it.";
 
-decisions.refused = () => {
-  decisions.kept = false;
+decisions.kept.refused = () => {
   showLimits();
   say(REFUSED);
 };
 
 function showLimits() {
   const said = [];
-  const { rows, slots, records, columns } = data;
+  const { rows, slots, columns } = data;
+  const records = Math.min(slots, data.records.length);
   if (slots < rows)
     said.push(
-      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count in the numbers, the histogram and the matrix.`,
+      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count ` +
+        "in the numbers, the histogram and the matrix.",
     );
-  if (columns.length && records.length < slots)
+  if (data.cut)
     said.push(
-      `There is room for ${whole(records.length)} records, those of the lowest scores; other rows show their id and labels.`,
+      `There is no room for all of the long texts: in ${countText(data.cut, "record", "records")} a text ends ` +
+        "with … and is not whole here, in the search neither.",
+    );
+  if (columns.length && records < slots)
+    said.push(
+      `There is room for ${whole(records)} records, those of the lowest scores; ` +
+        "other rows show their id and labels.",
     );
   if (pictures && pictures.layout.count < slots)
     said.push(
-      `There is room for ${whole(pictures.layout.count)} pictures, those of the lowest scores; other rows show their id and labels.`,
+      `There is room for ${whole(pictures.layout.count)} pictures, those of the lowest scores; ` +
+        "other rows show their id and labels.",
     );
-  if (!decisions.kept) said.push(REFUSED);
+  if (!decisions.kept.works) said.push(REFUSED);
   find("limits").replaceChildren(...said.map(text => make("p", "remark", text)));
 }
