@@ -16,9 +16,8 @@ class Case(NamedTuple):
     given: np.ndarray  # (n,)
     right: np.ndarray  # (n,) UNKNOWN where nobody looked
     paired: np.ndarray  # (n,) of bool: of a verified row, the given label is from before somebody looked
-    chances: (
-        np.ndarray
-    )  # (n,) with which a row was drawn to be verified; nan: nobody knows, 0: its score was the reason
+    # (n,) with which a row was drawn to be verified; nan: nobody knows, 0: its score was the reason
+    chances: np.ndarray
     outside_features: np.ndarray  # (m, d)
     outside: np.ndarray  # (m,)
     probabilities: np.ndarray | None = None  # (n, classes)

@@ -72,13 +72,15 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     if rows.known.any():
         opinions += [Opinion("verified", alone(rows)), Opinion("given", plain)]
     together = combine(rows, opinions, counts(rows))
-    learner = None
-    for number in range(how.rounds if how.learner is not None else 0):
-        taught = of_taught(how.learner, rows, _memberships(together, rows), how.seed + 100 * number, notify)
+    pupil, learner = how.learner, None
+    for number in range(how.rounds):
+        if pupil is None:
+            break
+        taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
         again = combine(rows, [*opinions, Opinion("taught", taught)], counts(rows))
         if again.loss > WORTH_IT * together.loss:
             break
-        together, learner = again, how.learner
+        together, learner = again, pupil
     memberships = _memberships(together, rows)
     if learner is not None:
         notify("model of all kept rows")

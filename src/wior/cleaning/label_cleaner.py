@@ -211,7 +211,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         return self
 
     def _by_opinions(self, case: Case) -> bool:
-        """Whether opinions judge, or a bilevel design: that is the better one where no pairs say how labels are wrong."""
+        """Whether opinions judge, or a bilevel design, the better one where no pairs say how labels are wrong."""
         if self.weighting != "auto":
             return False
         some_known = len(case.outside) > 0 or bool((case.right != UNKNOWN).any())
@@ -260,7 +260,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "held_out_gain": float(judged.combined.gains.mean()) if len(judged.combined.gains) else float("nan"),
             "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
         }  # fmt: skip
-        self.trials_ = []
+        self.trials_: list[Trial] = []
         return self
 
     def _suggest(self, posterior: np.ndarray, case: Case) -> None:
@@ -357,7 +357,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "model": "custom" if isinstance(model, Custom) else "mlp" if model.hidden else "linear",
             "hidden": [] if isinstance(model, Custom) else list(model.hidden),
         }
-        self.trials_: list[Trial] = choice.trials
+        self.trials_ = choice.trials
         return self
 
     def _finish(
@@ -408,7 +408,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             lambda number: choosing.parts_of_rows(len(posterior), parts, material.seed + number),
             lambda number: choosing.fold_places(labels, folds, material.seed + number),
         )
-        opinion = second_opinion(material, posterior, self.noise_, rounds, cuts, begin)
+        opinion = second_opinion(material, posterior, np.asarray(self.noise_), rounds, cuts, begin)
         self.noise_, self.params_, self.temperature_ = opinion.table, opinion.params, opinion.temperature
         return opinion.posterior
 

@@ -8,7 +8,7 @@ or with the model of the verified rows, and is as long as verified rows like bes
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -39,7 +39,9 @@ class Pass(NamedTuple):
     number: int
 
 
-Starts = dict[str, Callable[[Rows], tuple[np.ndarray, np.ndarray]]]  # log p and tables, of rows of which some are known
+Starts = Mapping[
+    str, Callable[[Rows], tuple[np.ndarray, np.ndarray]]
+]  # log p and tables, of rows of which some are known
 
 
 def of_right(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Corrected:
@@ -57,9 +59,7 @@ def of_right(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, no
                 found = logs.setdefault((one.start, one.number), np.zeros((len(known), rows.classes), np.float32))
                 found[fold::FOLDS] = one.logs[places]
         name, passes = min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
-    last = Pass(np.zeros((0, 0)), name, 0)
-    for last in _passes(made, rows, counts(rows), {name: starts[name]}, passes, notify, "all verified rows"):
-        pass
+    *_, last = _passes(made, rows, counts(rows), {name: starts[name]}, passes, notify, "all verified rows")
     return Corrected(last.logs, name, passes)
 
 

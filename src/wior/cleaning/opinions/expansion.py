@@ -45,7 +45,8 @@ class Scaling:
             divisor = np.full(len(deviation), np.sqrt((spread**2).sum()) or 1.0)
         scale = np.where(varying, 1.0 / divisor, 0.0)
         limit = FURTHEST * deviation * scale
-        bare = cls(*(value.astype(np.float32) for value in (center, scale, limit)), None)
+        center, scale, limit = (value.astype(np.float32) for value in (center, scale, limit))
+        bare = cls(center, scale, limit, None)
         sample = bare(sampled(features, seed))
         if sample.shape[1] <= MOST_COLUMNS or len(sample) <= KEPT_COLUMNS:
             return bare
