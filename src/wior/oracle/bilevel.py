@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from wior.oracle.counting import count
+from wior.oracle.tally import count
 from wior.problems import Batch
 from wior.problems.per_example import at_rows, without_rows
 

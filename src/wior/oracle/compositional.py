@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from wior import tree
-from wior.oracle.counting import count
+from wior.oracle.tally import count
 from wior.problems import Batch
 from wior.problems.per_example import at_rows
 

@@ -20,8 +20,10 @@ from typing import Any
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C ended a run.
 
-    Attributes
+    Parameters
     ----------
+    message : str
+        Where the run ended, and how to resume it.
     result : Result or SweepResult
         What the run had reached: x, y, the state and the history so far.
 

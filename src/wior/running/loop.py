@@ -38,12 +38,17 @@ SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may ta
 class NonFiniteError(FloatingPointError):
     """A variable became infinite or NaN.
 
-    Attributes
+    Parameters
     ----------
     step : int
         The step whose update made it so.
     variables : list of str
         Which variables.
+    hint : str
+        The likely cause, for the message.
+
+    Attributes
+    ----------
     result : Result
         The state before that step, the last finite one, and the history up to it.
 
