@@ -98,7 +98,7 @@ def run(options: Options, piece: Piece) -> Conclusion:
         found[regime.name] = task, comparison.compare(task, ENTRANTS, how, piece, regime.name)
     rows = {name: comparison.rows(task, outcomes) for name, (task, outcomes) in found.items()}
     text = (
-        "One row and one sight of it at a time, one pass over the sights in each step, y and u from zero. A pass over "
+        "One row and one view of it at a time, one pass over the views in each step, y and u from zero. A pass over "
         f"all rows is {found[LITERAL.name][0].problem.sizes()['outer']} steps. The paper leaves open the dimension "
         "(here 10), the batch sizes and the number of passes.\n\n![](irm.png)\n\n"
         + "\n\n".join(f"## {name}\n\n{comparison.table(task, rows[name])}" for name, (task, _) in found.items())

@@ -1,4 +1,4 @@
-"""The derivatives of compositional problems. Each states its cost in backward passes and counts itself."""
+"""The derivatives of compositional problems. Each says what it costs in backward passes; calls are counted."""
 
 from __future__ import annotations
 
