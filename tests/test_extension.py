@@ -153,6 +153,12 @@ def test_a_problem_class():
     same(*(result.state for result in solved))
     with pytest.raises(TypeError, match="WiORMinimax solves Minimax problems; the problem given is Ridge"):
         wior.solve(RIDGE, wior.WiORMinimax(0.1, 0.1), *RIDGE_START, **options)
+    exact = [wior.hypergradient(problem, *RIDGE_START).objective for problem in (RIDGE, plain)]
+    assert exact[0] == exact[1]
+    found = [wior.check(problem, *RIDGE_START, batch_size=(3, 5), show=False) for problem in (RIDGE, plain)]
+    assert found[0].heading == found[1].heading == "Bilevel: 24 outer and 40 inner examples, batches of 3 and 5"
+    assert found[0].findings == found[1].findings
+    assert found[0].inner_curvature == found[1].inner_curvature
     start = {**RIDGE_START[0], "weights": wior.PerExample(jnp.zeros(4))}
     with pytest.raises(ValueError, match=r"x0\['weights'\] is PerExample with shape \(4,\); its first axis must be 40"):
         wior.solve(RIDGE, runs.ALGORITHM, start, RIDGE_START[1], **options)

@@ -67,7 +67,7 @@ def test_few_modules_lie_loose():
 
 
 # what runs a method knows orders and problems by what they can do; the façade's own examples in docstrings are not code
-ENGINE = [*(ROOT / "running").rglob("*.py"), *(ROOT / "streaming").rglob("*.py"), ROOT / "oracle" / "counting.py"]
+ENGINE = [*(ROOT / "running").rglob("*.py"), *(ROOT / "streaming").rglob("*.py"), ROOT / "oracle" / "tally.py"]
 DEFAULTS = {("solve.py", "RandomReshuffling"), ("sweep.py", "RandomReshuffling")}
 
 

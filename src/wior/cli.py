@@ -214,13 +214,15 @@ def apply(
     print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open{ambiguous}: {done.path}")
 
 
-DATA = Annotated[Path | None, typer.Option(help="Folder with the data sets; else WIOR_DATA, the cache, a download.")]
+DATA = Annotated[
+    Path | None, typer.Option(help="Folder with the data sets. Without it: WIOR_DATA, the cache, a download.")
+]
 SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
 OUT = Annotated[
     Path | None, typer.Option(help="Folder for figures, report and numbers.  [default: named after the command]")
 ]
 QUICK = Annotated[bool, typer.Option("--quick", help="Smaller, in under two minutes on two cores.")]
-RESUME = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")]
+RESUME = Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")]
 PROGRESS = Annotated[bool, typer.Option("--progress/--no-progress", help="Show progress and the time left.")]
 DEBUG = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -323,10 +325,12 @@ def run(
     distributed: Annotated[
         bool,
         typer.Option(
-            "--distributed", help="One of many processes, found by SLURM, Open MPI, Kubernetes or a cloud TPU."
+            "--distributed", help="This is one process of many, joined by SLURM, Open MPI, Kubernetes or a cloud TPU."
         ),
     ] = False,
-    coordinator: Annotated[str | None, typer.Option(help="Of --distributed elsewhere: host:port of process 0.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="With --distributed anywhere else: host:port of process 0.")
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="The number of processes.")] = None,
     process_id: Annotated[int | None, typer.Option(min=0, help="The number of this process, from 0.")] = None,
     debug: DEBUG = False,

@@ -20,13 +20,13 @@ def logits(params, features):
 
 
 MODEL = Custom(logits, {"slope": np.zeros((2, CLASSES), np.float32), "shift": np.zeros(CLASSES, np.float32)})
-CENTRES = np.array([[0, 3], [3, -2], [-3, -2]], np.float32)
+CENTERS = np.array([[0, 3], [3, -2], [-3, -2]], np.float32)
 
 
 def classes_in_the_plane(rows, seed):
     rng = np.random.default_rng(seed)
     labels = rng.integers(CLASSES, size=rows).astype(np.int32)
-    return (CENTRES[labels] + rng.normal(size=(rows, 2))).astype(np.float32), labels
+    return (CENTERS[labels] + rng.normal(size=(rows, 2))).astype(np.float32), labels
 
 
 def material(noise="pairs", rate=0.3, trusted=(False,) * CLASSES):

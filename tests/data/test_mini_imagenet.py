@@ -3,7 +3,6 @@
 import gzip
 import pickle
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from PIL import Image
 from real_data import real_data
 from small_files import jpeg, visible
 from wior import data
-from wior.data.mini_imagenet import CLASSES, read_list, read_lists, read_pickle
+from wior.data import mini_imagenet_images
+from wior.data.mini_imagenet_images import CLASSES, read_list, read_lists, read_pickle
 from wior.data.published_file import contents
 
 SPLIT = {"train": ("n03", "n01"), "val": ("n04",), "test": ("n02", "n05")}
@@ -49,7 +49,7 @@ def test_lists_with_an_image_folder(tmp_path, monkeypatch, below, ending):
     large = Image.open(folder / "images" / "n0100000001.jpg").resize((84, 84), Image.Resampling.LANCZOS)
     np.testing.assert_array_equal(parts.train.images[0, 1], np.asarray(large))
     with monkeypatch.context() as patch:  # the second time they come from the cache
-        patch.setattr(sys.modules["wior.data.mini_imagenet"], "color", None)
+        patch.setattr(mini_imagenet_images, "color", None)
         again = data.mini_imagenet(tmp_path / "data", strict=False)
     np.testing.assert_array_equal(again.test.images, parts.test.images)
     (folder / "images" / "n0200000000.jpg").write_bytes(jpeg(np.random.default_rng(6)))

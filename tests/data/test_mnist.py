@@ -8,7 +8,7 @@ import pytest
 from real_data import real_data
 from wior import data
 from wior.data import files
-from wior.data.mnist import FILES, read_idx, read_part
+from wior.data.mnist_images import FILES, read_idx, read_part
 from wior.data.published_file import contents
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import sys
 import zipfile
 from dataclasses import replace
 
@@ -12,7 +11,8 @@ from PIL import Image
 
 from real_data import real_data
 from wior import data
-from wior.data.omniglot import BACKGROUND, EVALUATION, TEST_ALPHABETS, VALID_ALPHABETS, part_of, read_zip
+from wior.data import omniglot_images
+from wior.data.omniglot_images import BACKGROUND, EVALUATION, TEST_ALPHABETS, VALID_ALPHABETS, part_of, read_zip
 
 
 def drawings(path, alphabets, images, folder="images_background"):
@@ -53,7 +53,7 @@ def test_the_tables_of_omniglot_are_those_of_the_files():
     rows = [line.split("\t") for line in (folder / "characters.tsv").read_text().splitlines()[1:]]
     for half, alphabets in (("images_background", BACKGROUND), ("images_evaluation", EVALUATION)):
         named = [tuple(row[2:]) for row in rows if row[1] == half]
-        assert named == sys.modules["wior.data.omniglot"].character_names(alphabets)
+        assert named == omniglot_images.character_names(alphabets)
     lists = {
         part: {tuple(line.split("/")[:2]) for line in (folder / "splits" / f"vinyals_{part}.txt").read_text().split()}
         for part in ("train", "val", "test")
@@ -74,16 +74,17 @@ def test_converted_drawings_equal_the_arrays(tmp_path):
 
 
 def test_the_original_files_of_omniglot(tmp_path, monkeypatch):
-    module = sys.modules["wior.data.omniglot"]
     halves = {"BACKGROUND": {"Greek": 2, "Hebrew": 1}, "EVALUATION": {"Keble": 1}}
     rng = np.random.default_rng(3)
     drawn = {half: rng.random((sum(alphabets.values()), 20, 105, 105)) < 0.9 for half, alphabets in halves.items()}
     for half, alphabets in halves.items():
         name = f"images_{half.lower()}"
         path = drawings(tmp_path / f"{name}.zip", alphabets, drawn[half], name)
-        monkeypatch.setattr(module, half, alphabets)
+        monkeypatch.setattr(omniglot_images, half, alphabets)
         checksum = f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}"
-        monkeypatch.setattr(module, f"{half}_ZIP", replace(getattr(module, f"{half}_ZIP"), checksum=checksum))
+        monkeypatch.setattr(
+            omniglot_images, f"{half}_ZIP", replace(getattr(omniglot_images, f"{half}_ZIP"), checksum=checksum)
+        )
     parts = data.omniglot(tmp_path)
     assert [part.names for part in parts] == [
         ("Greek/character01", "Greek/character02"),
@@ -92,7 +93,7 @@ def test_the_original_files_of_omniglot(tmp_path, monkeypatch):
     ]
     small = Image.fromarray(drawn["BACKGROUND"][1, 6]).convert("L").resize((28, 28), Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(parts.train.images[1, 6, :, :, 0], 255 - np.asarray(small))
-    monkeypatch.setattr(module, "read_zip", None)  # the second time they come from the cache
+    monkeypatch.setattr(omniglot_images, "read_zip", None)  # the second time they come from the cache
     np.testing.assert_array_equal(data.omniglot(tmp_path).test.images, parts.test.images)
 
 

@@ -1,7 +1,6 @@
 """The stand-in for MiniImageNet."""
 
 import io
-import sys
 
 import numpy as np
 import pytest
@@ -9,8 +8,8 @@ from PIL import Image
 
 from real_data import real_data
 from small_files import jpeg
-from wior.data import files
-from wior.data.tiny_imagenet_fs import read_part as read_tiny_part
+from wior.data import files, tiny_imagenet_images
+from wior.data.tiny_imagenet_images import read_part as read_tiny_part
 
 
 def tiny_arrays(classes, per_class):
@@ -49,8 +48,9 @@ def test_the_stand_ins_files_are_decoded_class_by_class(tmp_path):
 
 def test_tiny_imagenet_fs():
     folder = real_data("tiny_imagenet_fs/val.npz")
-    module = sys.modules["wior.data.tiny_imagenet_fs"]
-    found = read_tiny_part(files.find(module.FILES["val"], folder=folder), 16, 250)  # the others take seconds more
+    found = read_tiny_part(
+        files.find(tiny_imagenet_images.FILES["val"], folder=folder), 16, 250
+    )  # the others take seconds more
     assert found.images.shape == (16, 250, 64, 64, 3)
     assert found.images.std() > 50
     rows = [line.split("\t") for line in (folder / "tiny_imagenet_fs" / "classes.tsv").read_text().splitlines()]

@@ -88,7 +88,7 @@ def test_one_of_two_is_killed(tmp_path):
     assert codes == [1, -signal.SIGKILL]
     assert said[0][-1]["step"] >= 14
     assert "of this run has ended or cannot be reached" in errors[0]
-    assert "a run with a checkpoint goes on from its last save" in errors[0]
+    assert "a run with a checkpoint resumes from its last save" in errors[0]
     codes, said, errors = two_processes("after_the_kill", tmp_path)
     assert codes == [0, 0], errors
     for (run,) in said:

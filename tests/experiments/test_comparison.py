@@ -13,7 +13,7 @@ import wior
 from small_comparisons import SEEDS, STEPS, assert_pictures, assert_tables, entrant, named, outcome, small_task
 from wior import baselines, figures
 from wior.experiments import cleaning, comparison, contest, few_shot, irm
-from wior.experiments.comparison import CALLS
+from wior.experiments.comparison import CALLS, How
 from wior.experiments.contest import METHODS
 from wior.experiments.experiment import Options
 from wior.orders import BY_NAME, Independent
@@ -110,7 +110,7 @@ def compared(largest=False):
     task = small_task()
     measures = {**task.measures, "gap": Measure("gap", largest=largest)}
     task = dataclasses.replace(task, measures=measures)
-    return task, comparison.compare(task, ENTRANTS, SEEDS, now, timed=False)
+    return task, comparison.compare(task, ENTRANTS, How(SEEDS, timed=False), now)
 
 
 def by_hand(task, one, settings, seeds=SEEDS):
@@ -161,7 +161,7 @@ def test_tuning_by_short_runs_ends_in_runs_of_the_chosen_setting_and_is_one_prog
     chosen = (
         by_hand(task, one, [{"outer_lr": 0.02, "inner_lr": 0.5, "adjoint_lr": 0.5}]) and block.many_runs._cache_size()
     )
-    (found,) = comparison.compare(task, [one], SEEDS, now, timed=False, tuning_steps=8)
+    (found,) = comparison.compare(task, [one], How(SEEDS, timed=False, tuning_steps=8), now)
     assert block.many_runs._cache_size() == chosen
     short = dataclasses.replace(task, steps=8)
     scores = [by_hand(short, one, [setting] * 2, seeds=1).final("gap")[0, 0] for setting in found.settings]
@@ -176,8 +176,8 @@ def test_tuning_by_short_runs_ends_in_runs_of_the_chosen_setting_and_is_one_prog
 def test_a_grid_that_diverges_is_reported_and_does_not_stop_the_others(tuning_steps, tmp_path):
     task = dataclasses.replace(small_task(), grid={"outer_lr": (1e60, 1e80), "inner_lr": (0.5,)})
     fine = dataclasses.replace(entrant(outer_lr=0.01, inner_lr=0.5, adjoint_lr=0.5), label="fine")
-    (bad,) = comparison.compare(task, ENTRANTS[:1], SEEDS, now, timed=True, tuning_steps=tuning_steps)
-    (good,) = comparison.compare(task, [fine], SEEDS, now, timed=False, tuning_steps=tuning_steps)
+    (bad,) = comparison.compare(task, ENTRANTS[:1], How(SEEDS, tuning_steps=tuning_steps), now)
+    (good,) = comparison.compare(task, [fine], How(SEEDS, timed=False, tuning_steps=tuning_steps), now)
     outcomes = [bad, good]
     assert (bad.best, bad.setting, bad.at_edge) == (None, None, [])
     assert not np.isfinite(bad.scores).any()
@@ -206,13 +206,13 @@ def test_a_run_whose_numbers_are_not_finite_is_diverged_whatever_its_metric_says
         judged_by="accuracy",
         grid={"outer_lr": (1e60, 1e80), "inner_lr": (0.5,)},
     )
-    (found,) = comparison.compare(blind, ENTRANTS[:1], SEEDS, now)
+    (found,) = comparison.compare(blind, ENTRANTS[:1], How(SEEDS), now)
     assert found.best is None
 
 
 def test_one_run_by_itself_tells_the_pace():
     task, _ = compared()
-    (found,) = comparison.compare(task, ENTRANTS[:1], SEEDS, now, timed=True)
+    (found,) = comparison.compare(task, ENTRANTS[:1], How(SEEDS), now)
     assert 0 < found.pace < 0.1
     np.testing.assert_array_equal(found.seconds, found.pace * found.history["step"])
 

@@ -142,9 +142,9 @@ def test_what_was_killed_before_its_first_piece_is_in_nobodys_way(tmp_path):
 def test_runs_into_one_folder_do_not_mix_their_pieces(tmp_path):
     first = killed(tmp_path / "out", number=1)  # still at its first piece
     second = killed(tmp_path / "out", number=2)
-    with pytest.raises(FileExistsError, match=r"another run into .* was begun meanwhile"):
+    with pytest.raises(FileExistsError, match=r"another run into .* was begun in the meantime"):
         first.piece("a", lambda: {"values": np.ones(1)})
-    with pytest.raises(FileExistsError, match=r"another run into .* was begun meanwhile"):
+    with pytest.raises(FileExistsError, match=r"another run into .* was begun in the meantime"):
         first.finish()
     assert second.piece("a", lambda: {"values": np.zeros(1)})["values"] == 0
     with pytest.raises(FileExistsError, match="--resume"):

@@ -14,7 +14,8 @@ import wior
 from small_tasks import SMALL
 from wior.data import digits
 from wior.problems.movement import unmoved
-from wior.tasks import data_cleaning, mlp, mlp_init, quadratic
+from wior.tasks import mlp, mlp_init, quadratic
+from wior.tasks.data_cleaning import data_cleaning
 
 RNG = np.random.default_rng(0)
 ROWS = (RNG.normal(size=(30, 5)), RNG.integers(0, 3, 30))

@@ -284,24 +284,33 @@ def knows_its_rows(rows):
     return lambda x, y, batch: loss(x, y, (batch[0].reshape(rows, 3), batch[1].reshape(rows)))
 
 
-def test_losses_that_know_their_batch_size():
-    x, y = jnp.ones(2), jnp.ones(3)
-    problem(knows_its_rows(4), knows_its_rows(5)).check(x, y, (4, 5))
-    wior.Minimax(knows_its_rows(4), (A, B)).check(x, y, (4, 4))
-    wior.Compositional(
+SETS = np.ones((12, 6, 3)), np.ones((12, 6))
+# problems whose losses take 4 outer and 5 inner rows alone
+KNOWING = {
+    "bilevel": lambda: problem(knows_its_rows(4), knows_its_rows(5)),
+    "minimax": lambda: wior.Minimax(knows_its_rows(4), (A, B)),
+    "compositional": lambda: wior.Compositional(
         lambda y, batch: jnp.sum(y) + jnp.sum(batch.reshape(4, 3)), lambda x, b: jnp.mean(b.reshape(5, 3), 0), A, A
-    ).check(x, y, (4, 5))
-    sets = np.ones((12, 6, 3)), np.ones((12, 6))
-    wior.ConditionalBilevel(knows_its_rows(1), knows_its_rows(5), (A, B), sets).check(x, y, (4, 5))
+    ),
+    "conditional": lambda: wior.ConditionalBilevel(knows_its_rows(1), knows_its_rows(5), (A, B), SETS),
     # what is represented is all rows of the inner sets of a batch together
-    wior.ConditionalBilevel(
+    "represented": lambda: wior.ConditionalBilevel(
         lambda seen, y, batch: loss(seen.reshape(1), y, batch),
         lambda seen, y, batch: loss(seen.reshape(5), y, (batch[0].reshape(5, 3), batch[1])),
         (A, B),
-        sets,
+        SETS,
         represent=lambda x, rows: rows[1].reshape(4 * 6),
         represent_outer=lambda x, rows: rows[1].reshape(4),
-    ).check(x, y, (4, 5))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOWING)
+def test_losses_are_traced_with_the_batch_sizes_of_the_run(name):
+    knowing, x, y = KNOWING[name](), jnp.ones(2), jnp.ones(3)
+    assert knowing.check(x, y, (4, 4) if name == "minimax" else (4, 5)) is None
+    with pytest.raises(TypeError, match="reshape"):
+        knowing.check(x, y, (3, 3))
 
 
 def test_rows_for_each_example_meet_batches_of_the_right_size():

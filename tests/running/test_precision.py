@@ -23,9 +23,8 @@ from wior.running import block
 from wior.running.arguments import Arguments
 from wior.running.plan import start_at, stream_keys
 from wior.running.setup import prepare, run_key
-from wior.tasks import data_cleaning
 from wior.tasks import quadratic as quadratics
-from wior.tasks.data_cleaning import WeightedLoss, auroc, clean_loss
+from wior.tasks.data_cleaning import WeightedLoss, auroc, clean_loss, data_cleaning
 
 FEW_DIGITS = "ignore:.*is lost in it:UserWarning"
 slow = functools.partial(pytest.param, marks=pytest.mark.slow)

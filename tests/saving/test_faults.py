@@ -236,7 +236,8 @@ def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", unknown)
-    FolderLock(tmp_path).release()
+    with FolderLock(tmp_path), FolderLock(tmp_path):  # nothing is held
+        assert (tmp_path / ".lock").read_text() == ""
 
 
 # ---- folders that cannot be written
@@ -291,8 +292,8 @@ def test_a_full_disk_does_not_stop_a_run(small_disk, undisturbed):
     for step, message in zip((40, 60), messages, strict=True):
         assert f"checkpoint folder {str(folder)!r} cannot be written at step {step}: no space left" in message
         assert "MB are free; the save at step 21 is kept" in message
-    assert "goes on and tries again" in messages[0]
-    assert "a new start would go on from there" in messages[1]
+    assert "continues and tries again" in messages[0]
+    assert "the same call would resume from there" in messages[1]
     assert sorted(os.listdir(folder)) == [".lock", "20", "21"]
     (disk / "filler").unlink()
     same_end(runs.solve(checkpoint=every), undisturbed)
@@ -310,7 +311,7 @@ def test_a_disk_that_fails_once_is_tried_again(tmp_path, undisturbed, monkeypatc
     save_at = Checkpoint(tmp_path / "run", every_steps=20, at_end=False, keep=9)
     runs.solve(checkpoint=save_at, steps=21)
     monkeypatch.setattr(Store, "save", fails_once)
-    with pytest.warns(UserWarning, match="the disk is away; the run goes on"):
+    with pytest.warns(UserWarning, match="the disk is away; the run continues"):
         runs.solve(checkpoint=save_at, steps=60)
     monkeypatch.undo()
     same_end(runs.solve(checkpoint=save_at), undisturbed)

@@ -392,7 +392,7 @@ def many_runs(folder):
         alone, split = swept(None, together), swept(mesh(), together)
         for one, other in zip(jax.tree.leaves((alone.x, alone.y)), jax.tree.leaves((split.x, split.y)), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-11)
-    with pytest.raises(ValueError, match="sweep splits batches alone"):
+    with pytest.raises(ValueError, match="sweep splits only batches"):
         swept(wior.Layout(mesh(), rows="batch"), True)
 
 

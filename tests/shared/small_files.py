@@ -1,7 +1,7 @@
 """What the tests of loaders make and look for in a folder."""
 
+import importlib
 import io
-import sys
 
 import numpy as np
 from PIL import Image
@@ -17,8 +17,8 @@ def visible(folder):
 
 def published():
     """Every source that a loader knows."""
-    names = ("mnist", "omniglot", "tabular", "tiny_imagenet_fs")
-    values = [value for name in names for value in vars(sys.modules[f"wior.data.{name}"]).values()]
+    names = ("mnist_images", "omniglot_images", "tabular", "tiny_imagenet_images")
+    values = [value for name in names for value in vars(importlib.import_module(f"wior.data.{name}")).values()]
     values += [inner for value in values if isinstance(value, dict) for inner in value.values()]
     return [value for value in values if isinstance(value, PublishedFile)]
 

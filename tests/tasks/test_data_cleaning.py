@@ -10,8 +10,8 @@ import wior
 from wior.algorithms.algorithm import Draws
 from wior.algorithms.wior_bo import State
 from wior.data import digits, split
-from wior.tasks import data_cleaning, mlp, mlp_init
-from wior.tasks.data_cleaning import auroc, corrupt, f1
+from wior.tasks import mlp, mlp_init
+from wior.tasks.data_cleaning import auroc, corrupt, data_cleaning, f1
 
 CLASSES = 7
 STEP = jax.jit(wior.WiORBO(outer_lr=2.0, inner_lr=0.1, adjoint_lr=0.1).step)

@@ -326,7 +326,7 @@ class Algorithm:
         numbers, names, fixed = [], [], []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            # an infinite bound is the absence of one, and the program without it is shorter
+            # inf stands for no bound, and the program without a projection is shorter
             absent = value is None or (isinstance(value, float) and math.isinf(value))
             if field.metadata.get("static") or callable(value) or absent:
                 fixed.append((field.name, value))

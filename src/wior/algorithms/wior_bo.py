@@ -52,7 +52,7 @@ class WiORBO(Algorithm):
     outer_lr : float or schedule
         η, the step size of x. A number, or a schedule: a function of the step number, as optax has them. No rule gives
         it: take the value that `wior.check` suggests, or start where one step moves x by about a hundredth of its size,
-        and try factors of 3 from there. A `PerExample` leaf wants 10 to 1000.
+        and try factors of 3 from there. For a `PerExample` leaf 10 to 1000 is usual.
     inner_lr : float or schedule
         γ, the step size of y. Start with 1/L, with L the largest eigenvalue of the inner Hessian ∇²_yy g, which
         `wior.check` measures. From 2/L on y diverges.

@@ -22,8 +22,8 @@ Tree = Any
 class WiORMinimax(Algorithm):
     """The paper's algorithm for `Minimax` problems.
 
-    x descends and y ascends at once, on one batch. One backward pass a step. The order of the examples decides how near
-    it comes: shuffle.
+    x descends and y ascends at once, on one batch. One backward pass a step. How near it comes to the solution depends
+    on the order of the examples: take one that shuffles.
 
     Parameters
     ----------

@@ -28,14 +28,14 @@ class BSGD(Algorithm):
     """One inner batch for each outer example, for `ConditionalCompositional` problems.
 
     The mean of one batch stands in for the whole inner mean. The direction is biased, by about one over the inner batch
-    size, so it ends earlier than `WiORCComp`.
+    size, so it ends farther from the solution than `WiORCComp`.
 
     Parameters
     ----------
     outer_lr : float or schedule
         η, the step size of x, the only hyper-parameter. A number, or a schedule: a function of the step number, as
         optax has them. Take the `outer_lr` that `wior.check` suggests, and try factors of 3 from there. Where the bias
-        ends a run, larger inner batches help.
+        stops the progress, take larger inner batches.
 
     References
     ----------

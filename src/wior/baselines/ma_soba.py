@@ -33,8 +33,8 @@ class State(NamedTuple):
 class MASOBA(Algorithm):
     """A moving average in front of x, for `Bilevel` problems.
 
-    `WiORBO` with an average of the outer direction, at the cost of one copy of x. A good choice where noise in x is
-    what hurts. Three backward passes a step.
+    `WiORBO` with an average of the outer direction, at the cost of one copy of x. A good choice where noise in x limits
+    the result. Three backward passes a step.
 
     Parameters
     ----------

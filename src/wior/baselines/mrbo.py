@@ -37,7 +37,7 @@ class MRBO(DoubleMomentum):
         Start with the value of `inner_lr`. A smaller one is stable, but needs more terms to come as near.
     neumann_terms : int, default 4
         Q + 1, the terms of the Neumann sum. u misses (I − τ ∇²_yy g)^(Q + 1) of itself, so badly conditioned inner
-        problems want more.
+        problems need more.
     outer_momentum : float, default 0.9
         a, above 0 and at most 1: the weight of the new batch in the estimate for x after the first step. 1 is the plain
         direction.
@@ -46,8 +46,8 @@ class MRBO(DoubleMomentum):
     decay : float, default 1/3
         How the rates fall: as (1 + t/m)^−decay. The momenta fall as its square. A schedule is used as it is.
     delay : float, default 1.0
-        m, the number of steps before the decay is felt. Take a part of the run's steps, some hundreds, where the first
-        steps fall too early.
+        m, the number of steps before the decay has an effect. Take some hundreds, a part of the run's steps, where the
+        step sizes fall too early.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.

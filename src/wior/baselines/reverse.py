@@ -5,9 +5,9 @@
         d ← d − γ ∇²_xy g(x, y_k; ζ_k) w,   w ← w − γ ∇²_yy g(x, y_k; ζ_k) w
     x ← x − η d
 
-The way back needs every y_k. With `checkpoints=None` all K are kept. With a number S of them, S are, at well chosen k,
-and what lies between is computed again: the memory is that of S copies of y however large K is, at the price of about r
-further forward steps for each inner step, where K ≤ (S + r over r) (Griewank 1992). Truncated after K steps, d is
+The way back needs every y_k. With `checkpoints=None` all K are kept. With `checkpoints=S` only S of them are kept, at
+well chosen k, and those between are computed again: the memory is that of S copies of y however large K is, and each
+inner step is computed about r more times, where K ≤ binomial(S + r, r) (Griewank 1992). Truncated after K steps, d is
 biased: it misses the part Π (I − γ ∇²_yy g) of the way.
 
 Franceschi, Donini, Frasconi, Pontil, "Forward and reverse gradient-based hyperparameter optimization", ICML 2017.

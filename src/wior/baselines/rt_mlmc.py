@@ -6,8 +6,8 @@ With v^k the implicit hyper-gradient at the y of EpochSGD(k), all levels on shar
 
 so that the expectation over k is v^{K+1} at an expected cost of order K. Levels nest: EpochSGD(k + 1) is EpochSGD(k)
 and one more epoch. The Neumann product u = Q τ Π_{j≤p} (I − τ ∇²_yy g(·; ζ'_j)) ∇_y f has one p, uniform in 0 … Q − 1,
-for all three. One k and one p serve the whole batch: a program in which every example has its own would take the
-longest for all.
+for all three. One k and one p serve the whole batch: if every example had its own, the program would make the most
+steps of any example for all of them.
 
 Hu, Wang, Xie, Krause, Kuhn, "Contextual stochastic bilevel optimization", NeurIPS 2023.
 """

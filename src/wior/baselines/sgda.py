@@ -2,8 +2,8 @@
 
     y ← y + γ ∇_y f(x, y; ξ),   x ← x − η ∇_x f(x, y; ξ),   both at the old iterate. One backward pass.
 
-The update of WiOR-MiniMax: the paper's contribution there is the order and its analysis. Theirs is of independent
-draws, with η of order 1/κ² of γ.
+The update of WiOR-MiniMax: the paper's contribution there is the order and its analysis. Lin, Jin and Jordan analyze
+independent draws, with η/γ of order 1/κ².
 
 Lin, Jin, Jordan, "On gradient descent ascent for nonconvex-concave minimax problems", ICML 2020.
 """

@@ -45,7 +45,7 @@ class StocBiO(Algorithm):
         K, the number of inner SGD steps on y in one step of the method.
     neumann_terms : int, default 4
         Q + 1, the terms of the Neumann sum. u misses (I − τ ∇²_yy g)^(Q + 1) of itself, so badly conditioned inner
-        problems want more.
+        problems need more.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.

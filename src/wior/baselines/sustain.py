@@ -51,8 +51,8 @@ class SUSTAIN(DoubleMomentum):
     decay : float, default 1/3
         How the rates fall: as (1 + t/m)^−decay. The momenta fall as its square. A schedule is used as it is.
     delay : float, default 1.0
-        m, the number of steps before the decay is felt. Take a part of the run's steps, some hundreds, where the first
-        steps fall too early.
+        m, the number of steps before the decay has an effect. Take some hundreds, a part of the run's steps, where the
+        step sizes fall too early.
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.

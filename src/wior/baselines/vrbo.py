@@ -61,7 +61,7 @@ class VRBO(Algorithm):
         m, the inner steps on y after each step of x; they read m + 1 batches.
     neumann_terms : int, default 4
         Q + 1, the terms of the Neumann sum. u misses (I − τ ∇²_yy g)^(Q + 1) of itself, so badly conditioned inner
-        problems want more.
+        problems need more.
     period : int or None, default None
         q, the steps from one large batch to the next. None: as many as make one pass over the larger of the two data
         sets.

@@ -309,7 +309,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""
         given, verified = given.astype(np.int32), verified.astype(np.int32)
-        trusted = self._check_classes(given, verified)
+        trusted = self._check_classes(verified)
         model = self._model(X, len(self.classes_))
         self._check_model(model, X, len(self.classes_))
         material = Material(
@@ -439,7 +439,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             raise ValueError(f"{labels} must have one label for each row of {name}, got {len(y)} for {len(features)}")
         return features, y
 
-    def _check_classes(self, given: np.ndarray, verified: np.ndarray) -> np.ndarray:
+    def _check_classes(self, verified: np.ndarray) -> np.ndarray:
         """Which classes have no verified row."""
         names = self.classes_
         known = np.bincount(verified, minlength=len(names)) > 0

@@ -1,4 +1,4 @@
-"""Arrays in .npz files: read with a check of their shapes, and kept in the cache when they were long in the making."""
+"""Arrays in .npz files: read with a check of their shapes, and kept in the cache where it takes long to make them."""
 
 from __future__ import annotations
 

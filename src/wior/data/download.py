@@ -54,7 +54,7 @@ def _verified(file: PublishedFile, path: Path) -> str | None:
 
 
 def _fetch(url: str, part: Path, at: Callable[[int, int | None], None]) -> None:
-    """Goes on where `part` ends, again as long as a dropped connection had brought something."""
+    """Continues where `part` ends, and tries again as long as a dropped connection had brought something."""
     for _ in range(ATTEMPTS):
         before = part.stat().st_size if part.exists() else 0
         total = _append(url, part, before, at)

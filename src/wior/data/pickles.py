@@ -1,4 +1,4 @@
-"""Reads dicts, lists, numbers, text and plain arrays from pickle files that nobody vouches for.
+"""Reads dicts, lists, numbers, text and plain arrays from pickle files of unknown origin.
 
 A pickle file names functions and has them called while it is read: `pickle.load` runs whatever its author wanted. Here
 a name is only looked up in the table below, where NumPy's own functions are replaced by stand-ins written in Python,

@@ -1,7 +1,7 @@
 """Many processes in one run: they join, agree before a step is made, decide alike, and end when one of them is lost.
 
 Every process runs the same program on the same arguments, and jax joins them. What depends on a clock would differ
-between them, so process 0's clock is everybody's. Process 0 alone prints and writes reports; checkpoints are written by
+between them, so all use the clock of process 0. Process 0 alone prints and writes reports; checkpoints are written by
 all.
 """
 
@@ -31,7 +31,7 @@ BROKEN = ("gloo", "nccl", "unavailable", "deadline_exceeded")  # words of errors
 STATUS = ("UNAVAILABLE:", "DEADLINE_EXCEEDED:", "INTERNAL:", "ABORTED:", "CANCELLED:", "UNKNOWN:")
 LOST = (
     "{who} of this run has ended or cannot be reached; see what it printed last. "
-    "Start all processes again with the same arguments: a run with a checkpoint goes on from its last save"
+    "Start all processes again with the same arguments: a run with a checkpoint resumes from its last save"
 )
 
 
@@ -146,7 +146,7 @@ def clear_lost_process(many: bool) -> Iterator[None]:
 
 
 def _of_runtime(error: BaseException) -> bool:
-    """Whether the runtime says so: on some paths a ValueError holds its words, and other ones are the user's."""
+    """Whether an error comes from the runtime. Sometimes that is a ValueError; other ValueErrors are the user's."""
     if isinstance(error, jax.errors.JaxRuntimeError) or str(error).startswith(STATUS):
         return True
     return isinstance(error.__cause__ or error.__context__, jax.errors.JaxRuntimeError)
@@ -162,8 +162,10 @@ def leave(code: int) -> None:
 def _store() -> Any:
     """The store of keys and values that process 0 keeps for all.
 
-    jax has no public name for it, up to 0.10.2; `jax.experimental.multihost_utils` itself takes it from here.
-    Collectives would not do: they wait for the process that is lost.
+    jax has no public name for it, from 0.6.2 to 0.10.2, and no other public function will do: `jax.distributed` says
+    only whether this process has joined; the collectives of `jax.experimental.multihost_utils` wait for the process
+    that is lost, and its `live_devices` for every process that stands still. `multihost_utils` itself takes the store
+    from here. A server of our own would need one more open port on every host.
     """
     try:
         from jax._src import distributed
@@ -215,7 +217,7 @@ class _Watch:
                 return
 
     def _wait_for_answers(self) -> None:
-        """Where process 0 does not end but stands still, a question to it does not come back."""
+        """Ends this process where process 0 stands still: a question to it is then never answered."""
         while not self.leaving.wait(SECONDS_BETWEEN_SIGNS):
             if time.monotonic() - self.answered > SECONDS_TO_MISS:
                 self._end("0")
@@ -225,7 +227,7 @@ class _Watch:
 
     def _leave(self) -> None:
         self.leaving.set()
-        if hasattr(sys, "last_type"):  # of an error that nobody caught, and the others wait for this process
+        if hasattr(sys, "last_type"):  # it ends with an error that nobody caught, and the others would wait for it
             leave(1)
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._give(LEFT)

@@ -59,7 +59,7 @@ class Layout:
     mesh
         The devices, a `jax.sharding.Mesh` with named axes.
     batch
-        The axis that splits the batches: the one called "batch", or else the first, where not given.
+        The axis that splits the batches. Without it, the one called "batch", or else the first.
     parameters
         What splits x, y and what a method keeps beside them: an axis, along which every array is cut at the longest of
         its dimensions that divides; or a function of an array's path in the state (`.y['w']`) and its shape that
@@ -120,17 +120,17 @@ class Layout:
 
     @property
     def spans_processes(self) -> bool:
-        """Whether the devices belong to more than one process."""
+        """Whether the devices of the mesh belong to more than one process."""
         return len({device.process_index for device in self.mesh.devices.flat}) > 1
 
     def describe(self) -> list[Any]:
-        """What all processes must ask for alike."""
+        """What must be the same in all processes."""
         rule = "a function" if callable(self.parameters) else self.parameters
         ids = [device.id for device in self.mesh.devices.flat]
         return [list(self.mesh.shape.items()), ids, self.batch, rule, self.rows, self.data]
 
     def demand_fit(self, batches: Sequence[RowsToSplit], problem: Problem, x: Tree, y: Tree) -> None:
-        """Says which axis does not divide what it is to split."""
+        """Raises where an axis does not divide what it splits; the error says which one."""
         for what, rows in batches:
             self._demand_divides("batch", what, rows)
         if self.rows is not None:
@@ -150,7 +150,7 @@ class Layout:
         self.shardings(Point(x, y))
 
     def demand_rows_fit(self, x: Tree) -> None:
-        """Raises where the rows of a `PerExample` leaf cannot be split evenly over their axis."""
+        """Raises where the axis of `rows` does not divide the rows of a `PerExample` leaf."""
         if self.rows is None:
             return
         for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):

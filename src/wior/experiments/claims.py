@@ -73,7 +73,10 @@ def ahead(one: Ends, other: Ends) -> bool:
 
 
 def level(one: Ends, other: Ends, share: float = 0.05, within: float = 0.0) -> bool:
-    """Whether two means differ by at most two standard errors, a share of the smaller, or what counts for nothing."""
+    """Whether two means are as good as equal.
+
+    Their difference is at most two standard errors of it, a `share` of the smaller mean, or `within`.
+    """
     apart = abs(_lead(one, other))
     small = max(within, share * min(abs(one.mean), abs(other.mean)))
     return bool(apart <= max(2 * np.hypot(one.error, other.error), small))

@@ -18,12 +18,12 @@ from wior.algorithms import WiORBO
 from wior.data import Rows, digits, mnist
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, ahead, level, verdict
-from wior.experiments.comparison import Entrant, Outcome, Piece
+from wior.experiments.comparison import Entrant, How, Outcome, Piece
 from wior.experiments.experiment import Conclusion, Options
 from wior.instruments.methods import classes
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.problems import Bilevel
-from wior.tasks import data_cleaning
+from wior.tasks.data_cleaning import data_cleaning
 from wior.tasks.task import Measure, Task
 
 TITLE = "Hyper-data cleaning"
@@ -181,12 +181,12 @@ def count(options: Options) -> int:
 
 def run(options: Options, piece: Piece) -> Conclusion:
     task = make_task(options)
-    outcomes = comparison.compare(task, entrants(options), options.seeds, piece)
+    outcomes = comparison.compare(task, entrants(options), How(options.seeds), piece)
     judged = claims(task, outcomes)
     changed: dict[str, tuple[Task, list[Outcome]]] = {}
     for name, change in variants(options).items():
         own = make_task(options, **change)
-        changed[name] = (own, comparison.compare(own, OURS, options.seeds, piece, name=name, timed=False))
+        changed[name] = (own, comparison.compare(own, OURS, How(options.seeds, timed=False), piece, name))
     judged += [_sensitivity(changed)] if changed else []
     found = comparison.rows(task, outcomes)
     others = {name: comparison.rows(own, each) for name, (own, each) in changed.items()}
@@ -351,7 +351,7 @@ def plot_all(task: Task, outcomes: Sequence[Outcome]) -> Any:
     )
     for axis, (name, values, title) in zip(axes, panels, strict=True):
         for place, (one, own) in enumerate(zip(ranked, values, strict=True)):
-            color = "#0072B2" if one.label.startswith("WiOR") else "#404040"
+            color = "#0072B2" if one.label in (RR, SO, HERDING.label) else "#404040"
             spread = own.std(ddof=1) if len(own) > 1 else 0.0
             axis.errorbar(own.mean(), place, xerr=spread, fmt="o", color=color, markersize=4)
         figures.tidy(axis)

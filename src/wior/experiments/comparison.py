@@ -128,40 +128,18 @@ class Outcome:
         return float(places[first - 1] + part * (places[first] - places[first - 1]))
 
 
-def compare(
-    task: Task,
-    entrants: Sequence[Entrant],
-    seeds: int | Sequence[int],
-    piece: Piece,
-    *,
-    name: str = "",
-    records: int = 50,
-    timed: bool = True,
-    tuning_steps: int | None = None,
-    mesh: Mesh | None = None,
-) -> list[Outcome]:
-    """Runs every entrant; a piece for each.
-
-    `timed` measures the pace of single runs, else it is that of the runs together. With `tuning_steps` the setting is
-    chosen by runs of that length with one seed. `mesh` splits the batches of all runs.
-    """
-    how = _How(seed_list(seeds), records, timed, tuning_steps, mesh)
-    found = []
-    for entrant in entrants:
-        work = functools.partial(_run, task, entrant, how)
-        arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
-        found.append(_outcome(entrant, arrays))
-    return found
-
-
-class _How(NamedTuple):
+class How(NamedTuple):
     """How all entrants are run."""
 
-    seeds: list[int]
-    records: int
-    timed: bool
-    tuning_steps: int | None
-    mesh: Mesh | None
+    seeds: int | Sequence[int]
+    records: int = 50
+    timed: bool = True  # whether the pace is that of a run by itself, or of the runs together
+    tuning_steps: int | None = None  # where given, the setting is chosen by runs of this length with one seed
+    mesh: Mesh | None = None  # splits the batches of all runs
+
+    @property
+    def each_seed(self) -> list[int]:
+        return seed_list(self.seeds)
 
     def options(self, task: Task, entrant: Entrant) -> dict[str, Any]:
         """What all runs of an entrant have in common."""
@@ -173,22 +151,32 @@ class _How(NamedTuple):
         }
 
 
-def _run(task: Task, entrant: Entrant, how: _How, progress: Progress, checkpoint: Checkpoint | None) -> Arrays:
+def compare(task: Task, entrants: Sequence[Entrant], how: How, piece: Piece, name: str = "") -> list[Outcome]:
+    """Runs every entrant, each as a piece of work; `name` stands before the names of the pieces."""
+    found = []
+    for entrant in entrants:
+        work = functools.partial(_run, task, entrant, how)
+        arrays = piece(" ".join(filter(None, (name, entrant.label))), task.steps, work)
+        found.append(_outcome(entrant, arrays))
+    return found
+
+
+def _run(task: Task, entrant: Entrant, how: How, progress: Progress, checkpoint: Checkpoint | None) -> Arrays:
     settings = entrant.settings(task.grid)
     swept = functools.partial(_swept, task, entrant, how)
     if how.tuning_steps is None:
-        result = swept(settings, how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
+        result = swept(settings, how.each_seed, task.steps, progress=progress, checkpoint=checkpoint)
         scores = _scores(result, task).mean(-1)
         best = _best(scores, task)
         shown, compiled = best or 0, result.compile_seconds
     else:
         scores, compiled = _scores_of_short_runs(swept, settings, how, task)
         best = _best(scores, task)
-        result = swept(settings[best or 0 :][:1], how.seeds, task.steps, progress=progress, checkpoint=checkpoint)
+        result = swept(settings[best or 0 :][:1], how.each_seed, task.steps, progress=progress, checkpoint=checkpoint)
         if not np.isfinite(_scores(result, task)).all():
             best = None  # the setting that was best in short runs does not last
         shown, compiled = 0, compiled + result.compile_seconds
-    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(how.seeds))
+    pace = float(result.history["seconds"][-1]) / task.steps / (len(result.settings) * len(how.each_seed))
     if how.timed and best is not None:
         try:
             pace = _pace(task, entrant.algorithm(settings[best]), pace, how.options(task, entrant))
@@ -205,7 +193,7 @@ def _run(task: Task, entrant: Entrant, how: _How, progress: Progress, checkpoint
 
 
 def _swept(
-    task: Task, entrant: Entrant, how: _How, settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any
+    task: Task, entrant: Entrant, how: How, settings: list[dict[str, float]], seeds: list[int], steps: int, **more: Any
 ) -> SweepResult:
     return sweep(
         task.problem,
@@ -223,14 +211,15 @@ def _swept(
 
 
 def _scores_of_short_runs(
-    swept: Callable[..., SweepResult], settings: list[dict[str, float]], how: _How, task: Task
+    swept: Callable[..., SweepResult], settings: list[dict[str, float]], how: How, task: Task
 ) -> tuple[np.ndarray, float]:
     """The criterion of each setting after `tuning_steps` with the first seed, and the seconds that compiling took."""
-    at_once = len(how.seeds)
+    at_once = len(how.each_seed)
     # settings again until there are as many runs as seeds: the same program then makes the long runs
     repeated = settings + settings[:1] * (-len(settings) % at_once)
     parts = [
-        swept(repeated[at : at + at_once], how.seeds[:1], how.tuning_steps) for at in range(0, len(repeated), at_once)
+        swept(repeated[at : at + at_once], how.each_seed[:1], how.tuning_steps)
+        for at in range(0, len(repeated), at_once)
     ]
     scores = np.concatenate([_scores(part, task)[:, 0] for part in parts])[: len(settings)]
     return scores, sum(part.compile_seconds for part in parts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from wior import figures
 from wior.experiments import comparison
-from wior.experiments.comparison import Entrant, Outcome, Piece
+from wior.experiments.comparison import Entrant, How, Outcome, Piece
 from wior.experiments.experiment import Conclusion, Options
 from wior.experiments.named_tasks import TASKS
 from wior.instruments.methods import classes
@@ -89,7 +89,7 @@ class Contest:
 
     def run(self, options: Options, piece: Piece) -> Conclusion:
         task = self.task(options)
-        outcomes = comparison.compare(task, self.entrants(task), options.seeds, piece, mesh=options.mesh)
+        outcomes = comparison.compare(task, self.entrants(task), How(options.seeds, mesh=options.mesh), piece)
         found = comparison.rows(task, outcomes)
         text = f"{task.title}.\n\n{_protocol(task)}\n\n{comparison.table(task, found)}\n\n![](comparison.png)\n"
         summary = {"task": {"name": self.name, **task.facts}, "judged_by": task.judged_by, "methods": found}

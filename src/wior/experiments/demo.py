@@ -20,10 +20,10 @@ from wior.algorithms import WiORBO
 from wior.baselines import WiRBO
 from wior.data import digits
 from wior.experiments import comparison, contest
-from wior.experiments.comparison import CALLS, Entrant, Piece
+from wior.experiments.comparison import CALLS, Entrant, How, Piece
 from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Independent, RandomReshuffling, ShuffleOnce
-from wior.tasks import data_cleaning
+from wior.tasks.data_cleaning import data_cleaning
 from wior.tasks.task import Measure, Task
 
 TRAIN_ROWS, CLEAN_ROWS = 1000, 500
@@ -111,7 +111,7 @@ class Demo:
 
     def run(self, options: Options, piece: Piece) -> Conclusion:
         task = self.task(options)
-        outcomes = comparison.compare(task, ENTRANTS, options.seeds, piece)
+        outcomes = comparison.compare(task, ENTRANTS, How(options.seeds), piece)
         found = comparison.rows(task, outcomes)
         return Conclusion(
             [],

@@ -18,7 +18,7 @@ from wior.algorithms import WiORCBO
 from wior.data import FewShotParts, glyphs, mini_imagenet, omniglot, tiny_imagenet_fs, with_rotations
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, level, verdict
-from wior.experiments.comparison import Entrant, Outcome, Piece
+from wior.experiments.comparison import Entrant, How, Outcome, Piece
 from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.hyper_representation import INNER_STEPS, hyper_representation
@@ -136,16 +136,13 @@ class FewShot:
             task = self.make_task(panel, images, options)
             # the images of one panel are enough on the device
             tasks[panel] = dataclasses.replace(task, problem=None, metrics=None)  # type: ignore[arg-type]
-            found[panel] = comparison.compare(
-                task,
-                entrants(options),
+            how = How(
                 options.seeds,
-                piece,
-                name=panel.name,
                 records=8 if options.quick else 25,
                 timed=False,
                 tuning_steps=min(self.tuning_steps, task.steps // 2),
             )
+            found[panel] = comparison.compare(task, entrants(options), how, piece, panel.name)
         first = next(iter(tasks.values()))
         rows = {panel: comparison.rows(tasks[panel], outcomes) for panel, outcomes in found.items()}
         text = f"{self._protocol(first, options)}\n\n![]({self.key}.png)\n\n" + "\n\n".join(

@@ -16,7 +16,7 @@ from wior import figures
 from wior.algorithms import WiORCBO
 from wior.experiments import comparison
 from wior.experiments.claims import Claim, Ends, ahead, verdict
-from wior.experiments.comparison import Entrant, Outcome, Piece
+from wior.experiments.comparison import Entrant, How, Outcome, Piece
 from wior.experiments.experiment import Conclusion, Options
 from wior.orders import Herding, Independent, RandomReshuffling, ShuffleOnce
 from wior.tasks.invariant_risk import invariant_risk
@@ -94,15 +94,11 @@ def run(options: Options, piece: Piece) -> Conclusion:
     found: dict[str, tuple[Task, list[Outcome]]] = {}
     for regime in regimes(options):
         task = make_task(regime, options)
-        found[regime.name] = (
-            task,
-            comparison.compare(
-                task, ENTRANTS, options.seeds, piece, name=regime.name, records=PASSES * RECORDS_IN_PASS, timed=False
-            ),
-        )
+        how = How(options.seeds, records=PASSES * RECORDS_IN_PASS, timed=False)
+        found[regime.name] = task, comparison.compare(task, ENTRANTS, how, piece, regime.name)
     rows = {name: comparison.rows(task, outcomes) for name, (task, outcomes) in found.items()}
     text = (
-        "One row and one sight of it at a time, one pass over the sights in each step, y and u from zero. A pass over "
+        "One row and one view of it at a time, one pass over the views in each step, y and u from zero. A pass over "
         f"all rows is {found[LITERAL.name][0].problem.sizes()['outer']} steps. The paper leaves open the dimension "
         "(here 10), the batch sizes and the number of passes.\n\n![](irm.png)\n\n"
         + "\n\n".join(f"## {name}\n\n{comparison.table(task, rows[name])}" for name, (task, _) in found.items())

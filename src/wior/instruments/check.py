@@ -16,8 +16,9 @@ from wior.instruments.checking import curvature, data, rows, sample, values
 from wior.instruments.checking.finding import Finding
 from wior.instruments.checking.first_steps import first_steps
 from wior.instruments.checking.short_runs import Settings, made, method_for
-from wior.problems import Minimax, Problem
+from wior.problems import CLASSES, Minimax, Problem
 from wior.problems.movement import unmoved
+from wior.problems.restated import restated
 from wior.running.arguments import both
 from wior.running.loop import NonFiniteError
 from wior.running.solve import solve
@@ -113,8 +114,8 @@ def check(
     It looks for indices out of range inside the losses, losses that are sums and not means over rows, rows that depend
     on each other, NaN and infinity in the data, dtypes that disagree, leaves that cannot move, and an inner problem
     that is not convex. It reads real batches: of streamed data a few hundred rows; of other data all rows to find NaN,
-    and as many as some seconds allow to find wrong indices. It takes every class of problem. An error that a loss
-    raises is passed on.
+    and as many as some seconds allow to find wrong indices. It takes every class of problem; one of your own is looked
+    at as the class that it is restated as. An error that a loss raises is passed on.
 
     Parameters
     ----------
@@ -157,6 +158,7 @@ def check(
     x, y = checks.floating("x0", x0), checks.floating("y0", y0)
     batches = both("batch_size", batch_size, problem, checks.positive_integer)
     problem.check(x, y, batches)
+    problem = restated(problem, *CLASSES)  # a class of the user's own is looked at as the one that it stands for
     findings = [
         *data.rounded_leaves("x0", x0, x),
         *data.rounded_leaves("y0", y0, y),

@@ -33,8 +33,8 @@ from wior.oracle.conditional import (
     rows_of,
     spread,
 )
-from wior.oracle.counting import CALLS, Tally, add_calls, cond, count, counting, no_calls, repeat, scan, shapes, vmap
 from wior.oracle.minimax import minimax_gradient_x, minimax_gradient_y, minimax_gradients
+from wior.oracle.tally import CALLS, Tally, add_calls, cond, count, counting, no_calls, repeat, scan, shapes, vmap
 
 __all__ = [
     "CALLS",

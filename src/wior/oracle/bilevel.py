@@ -1,4 +1,4 @@
-"""The derivatives of bilevel problems. Each states its cost in backward passes and counts itself."""
+"""The derivatives of bilevel problems. Each says what it costs in backward passes; calls are counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from wior.oracle.counting import count
+from wior.oracle.tally import count
 from wior.problems import Batch
 from wior.problems.per_example import at_rows, without_rows
 

@@ -1,4 +1,4 @@
-"""The derivatives of compositional problems. Each states its cost in backward passes and counts itself."""
+"""The derivatives of compositional problems. Each says what it costs in backward passes; calls are counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from wior import tree
-from wior.oracle.counting import count
+from wior.oracle.tally import count
 from wior.problems import Batch
 from wior.problems.per_example import at_rows
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import tree
-from wior.oracle.counting import count
+from wior.oracle.tally import count
 from wior.problems.inner_sets import weighted_mean
 
 Tree = Any

@@ -1,6 +1,6 @@
 """Orders: which example comes next.
 
-`RandomReshuffling` is the one to take first. `BY_NAME` has the orders that can be given by their names.
+Start with `RandomReshuffling`. `BY_NAME` has the orders that can be given by their names.
 """
 
 from typing import Any

@@ -29,7 +29,7 @@ LARGEST = 2**31 - 1
 MOST_SCALED = 2**15
 
 
-class Network(NamedTuple):
+class Feistel(NamedTuple):
     """A keyed permutation: the word of each round, and where the walks from outside [0, n) come back.
 
     Each entry is a number, or an array that is broadcast against the positions.
@@ -39,10 +39,10 @@ class Network(NamedTuple):
     returns: tuple[jax.Array, ...]
 
 
-def keyed(key: jax.Array, n: int) -> Network:
+def keyed(key: jax.Array, n: int) -> Feistel:
     """The network of a key."""
     words = tuple(jax.random.bits(key, (rounds(n),), jnp.uint32))
-    return Network(words, _walks(_rounds, words, n))
+    return Feistel(words, _walks(_rounds, words, n))
 
 
 def rounds(n: int) -> int:
@@ -54,13 +54,13 @@ def rounds(n: int) -> int:
     return 10 if n < LARGE else 6
 
 
-def permuted(network: Network, positions: jax.Array, n: int) -> jax.Array:
+def permuted(network: Feistel, positions: jax.Array, n: int) -> jax.Array:
     """The examples at `positions`."""
     image = _rounds(network.words, positions.astype(jnp.uint32), *factors(n))
     return _walked(image, network.returns, n)
 
 
-def inverted(network: Network, examples: jax.Array, n: int) -> jax.Array:
+def inverted(network: Feistel, examples: jax.Array, n: int) -> jax.Array:
     """The positions at which `examples` stand."""
     preimage = _rounds_back(network.words, examples.astype(jnp.uint32), *factors(n))
     return _walked(preimage, _walks(_rounds_back, network.words, n), n)

@@ -54,7 +54,7 @@ class Herding(AdaptiveOrder):
     Parameters
     ----------
     balance : {"pair", "mean"}, default "pair"
-        "pair" balances the difference of each two vectors and keeps no mean (CD-GraB); take it first. "mean" balances
+        "pair" balances the difference of each two vectors and keeps no mean (CD-GraB); start with it. "mean" balances
         the distance from the mean of the pass before (GraB).
 
     References

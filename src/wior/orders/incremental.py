@@ -15,7 +15,7 @@ from wior.orders.order import Order
 class Incremental(Order):
     """The order of the data itself, in every pass.
 
-    Data that lie sorted, by label for example, want another order.
+    Use another order where the data are sorted, for example by label.
 
     Examples
     --------

@@ -229,7 +229,7 @@ class PermutationOrder(Order):
         network = wide.keyed(jax.random.fold_in(key, which), n)
         return wide.permuted(network, np.uint64(n - 1) - places if backwards else places)
 
-    def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Network, jax.Array]:
+    def _keyed(self, key: jax.Array, number: jax.Array, n: int) -> tuple[bijection.Feistel, jax.Array]:
         which, backwards = self.permutation(number)
         return bijection.keyed(jax.random.fold_in(key, which), n), jnp.asarray(backwards)
 

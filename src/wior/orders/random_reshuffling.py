@@ -13,7 +13,7 @@ from wior.orders.order import PermutationOrder
 class RandomReshuffling(PermutationOrder):
     """A fresh random permutation for every pass over the data.
 
-    The order to take first: each pass reads every example once, and no two passes repeat the same errors.
+    The order to start with: each pass reads every example once, and no two passes repeat the same errors.
 
     Examples
     --------

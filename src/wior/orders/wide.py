@@ -23,7 +23,7 @@ CANDIDATES = 2**16
 IN_CACHE = 2**14  # positions taken together
 
 
-class Network(NamedTuple):
+class WideFeistel(NamedTuple):
     """A keyed permutation of [0, n): the word of each round, and where the walks from outside come back, both ways."""
 
     n: int
@@ -32,20 +32,20 @@ class Network(NamedTuple):
     returns_back: np.ndarray
 
 
-def keyed(key: jax.Array, n: int) -> Network:
+def keyed(key: jax.Array, n: int) -> WideFeistel:
     """The network of a key."""
     words = tuple(words_of(key, bijection.rounds(n)))
     a, b = factors(n)
     outside = np.arange(n, a * b, dtype=np.uint64)
-    return Network(n, words, *(_walks(permute(words, outside, a, b), n) for permute in (_rounds, _rounds_back)))
+    return WideFeistel(n, words, *(_walks(permute(words, outside, a, b), n) for permute in (_rounds, _rounds_back)))
 
 
-def permuted(network: Network, positions: np.ndarray) -> np.ndarray:
+def permuted(network: WideFeistel, positions: np.ndarray) -> np.ndarray:
     """The examples at `positions`, as int64."""
     return _in_pieces(_rounds, network, positions, network.returns)
 
 
-def inverted(network: Network, examples: np.ndarray) -> np.ndarray:
+def inverted(network: WideFeistel, examples: np.ndarray) -> np.ndarray:
     """The positions at which `examples` stand, as int64."""
     return _in_pieces(_rounds_back, network, examples, network.returns_back)
 
@@ -74,7 +74,7 @@ def factors(n: int) -> tuple[int, int]:
 
 
 def _in_pieces(
-    permute: Callable[..., np.ndarray], network: Network, values: np.ndarray, returns: np.ndarray
+    permute: Callable[..., np.ndarray], network: WideFeistel, values: np.ndarray, returns: np.ndarray
 ) -> np.ndarray:
     flat = np.ravel(values).astype(np.uint64)
     a, b = factors(network.n)

@@ -97,7 +97,7 @@ class Examples:
 
 
 def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
-    """Draws of the right shapes, of no meaning."""
+    """Draws with the right shapes and arbitrary values."""
     taken = tuple(jnp.zeros((s.batches, s.batch), jnp.int32) for s in plan.streams)
     of_sets = None
     if plan.inner_sets is not None:

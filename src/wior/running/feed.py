@@ -223,8 +223,10 @@ def _reads(
         for piece, first in enumerate(range(0, window.steps, steps)):
             last = min(first + steps, window.steps)
             place = begins + first * stream.chunk
-            span = f"{window.first + first + 1} to {window.first + last}"
-            where = f"{name}{jax.tree_util.keystr(path)}, read for steps {span}"
+            where = (
+                f"{name}{jax.tree_util.keystr(path)}, read for steps {window.first + first + 1} to "
+                f"{window.first + last}"
+            )
             read = functools.partial(
                 source.read,
                 numbers[first * stream.chunk : last * stream.chunk],

@@ -22,10 +22,10 @@ from typing import Any
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C ended a run.
 
-    Attributes
+    Parameters
     ----------
     message : str
-        What ended the run, and how to resume it.
+        Where the run ended, and how to resume it.
     result : Result or SweepResult
         What the run had reached: x, y, the state and the history so far.
 
@@ -115,9 +115,9 @@ _raising: list[Any] = [signal.default_int_handler]  # handlers that only raise K
 def as_ctrl_c() -> Iterator[Ending]:
     """SIGTERM and SIGHUP raise `KeyboardInterrupt` as Ctrl-C does, and none of them is lost.
 
-    An exception that is raised in an import becomes another one or disappears, as it does in callbacks of the garbage
-    collector: there it waits, and is raised again as long as it does not end the block. What is ignored, as by nohup,
-    stays ignored.
+    An exception that is raised in an import, or in a callback of the garbage collector, may become another one or
+    disappear. So a signal waits there, and is raised again until it ends the block. A signal that is ignored, as under
+    nohup, stays ignored.
     """
     ending = Ending()
     if not _in_main_thread():
@@ -158,7 +158,7 @@ def _again() -> None:
 
 
 def _unwinding() -> bool:
-    """Whether an interruption is on its way up: what is in the way cleans up, and is not to be disturbed."""
+    """Whether an interruption is being raised: the functions on its way clean up, and must not be disturbed."""
     return comes_from_interruption(sys.exc_info()[1])
 
 

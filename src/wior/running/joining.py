@@ -23,7 +23,7 @@ class Grid:
     seeds: list[int]
 
     def by_program(self) -> list[list[int]]:
-        """The settings that are one program with other numbers, together."""
+        """The settings in groups: those of a group differ only in numbers, and share a program."""
         groups: dict[Any, list[int]] = {}
         for i, algorithm in enumerate(self.algorithms):
             groups.setdefault(jax.tree.structure(algorithm), []).append(i)

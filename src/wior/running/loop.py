@@ -38,14 +38,17 @@ SHARE_OF_SAVES = 0.02  # the most of a run's time that saves by the clock may ta
 class NonFiniteError(FloatingPointError):
     """A variable became infinite or NaN.
 
-    Attributes
+    Parameters
     ----------
     step : int
         The step whose update made it so.
     variables : list of str
         Which variables.
     hint : str
-        The likely cause, as in the message.
+        The likely cause, for the message.
+
+    Attributes
+    ----------
     result : Result
         The state before that step, the last finite one, and the history up to it.
 
@@ -87,8 +90,8 @@ class _Clock:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, program: Program, store: Store | None, report: Progress):
-        self.program, self.setup, self.store, self.report = program, program.setup, store, report
+    def __init__(self, program: Program, store: Store | None, progress: Progress):
+        self.program, self.setup, self.store, self.progress = program, program.setup, store, progress
         self.limits = self.setup.limits
         # what depends on a clock must be the same in all processes of a run
         self.agreed: Callable[[float], float] = hosts.agreed if self.setup.plan.spans_processes else float
@@ -174,7 +177,7 @@ class _Run:
         return {name: float(np.mean(v[np.isfinite(v)])) if np.isfinite(v).any() else np.nan for name, v in last.items()}
 
     def save(self, then: str) -> None:
-        """A save that fails is a warning: the numbers are right without it, and stopping would lose more of them."""
+        """Saves the run, and warns where that fails: its numbers are right without it, and to stop would lose them."""
         if self.store is None:
             return
         begun = self.now()
@@ -234,7 +237,7 @@ class _Run:
         )
 
     def reached(self) -> Finished:
-        """The last state there is after an error, which may have struck while a block had taken over the carry."""
+        """The last state that exists after an error; the error may have come while a block had taken over the carry."""
         if not any(leaf.is_deleted() for leaf in jax.tree.leaves(self.carry)):
             return self.finished("error")
         step, carry = self.snapshot
@@ -280,17 +283,17 @@ def run(program: Program, checkpoint: Checkpoint | None, progress: bool | Progre
         if checkpoint is not None:
             store = Store(checkpoint, program.describe())
             open_ones.callback(store.close)
-        report = open_ones.enter_context(bar(progress, heading, limits.steps))
-        return drive(program, store, report)
+        told = open_ones.enter_context(bar(progress, heading, limits.steps))
+        return drive(program, store, told)
 
 
-def drive(program: Program, store: Store | None, report: Progress) -> Finished:
+def drive(program: Program, store: Store | None, progress: Progress) -> Finished:
     """Runs a program to its limits, from the beginning or from where its checkpoint folder stands.
 
     What ends it early carries `.result`, what the run had reached, and the run is saved where it has a folder: Ctrl-C
     becomes `Interrupted`, an error of a callback stays what it is.
     """
-    run = _Run(program, store, report)
+    run = _Run(program, store, progress)
     with held_back() as interrupt:
         run.resume()
         run.compile()
@@ -304,10 +307,10 @@ def drive(program: Program, store: Store | None, report: Progress) -> Finished:
                 raise
             _hand_over(run, error)
         if stopped_by == "interrupt" or (store is not None and store.checkpoint.at_end):
-            run.save("the run has ended and its result is whole, but a new start would go on from there")
+            run.save("the run has ended and its result is complete, but the same call would resume from there")
         if run.agreed(interrupt.asked):
             raise Interrupted(_interrupted(run), program.result(run.finished(stopped_by)))
-    report(run.step, run.latest())
+    progress(run.step, run.latest())
     return run.finished(stopped_by)
 
 
@@ -327,11 +330,11 @@ def _to_the_end(run: _Run, interrupt: Interrupt) -> str:
         stopped_by = _reached(run)
         if stopped_by and run.history["step"][-1] != run.step:
             run.record()
-        run.report(run.step, run.latest())
+        run.progress(run.step, run.latest())
         if not stopped_by and run.agreed(interrupt.asked):
             return "interrupt"
         if not stopped_by and run.time_to_save():
-            run.save("the run goes on and tries again later")
+            run.save("the run continues and tries again later")
     return stopped_by
 
 
@@ -339,7 +342,7 @@ def _hand_over(run: _Run, error: BaseException) -> NoReturn:
     """Raises an error again, with what the run had reached."""
     reached = run.reached()
     if reached.carry is run.carry:
-        run.save("the run ends here by an error")
+        run.save("the run ends here with an error")
     result = run.program.result(reached)
     if isinstance(error, KeyboardInterrupt):
         raise Interrupted(_interrupted(run), result) from error

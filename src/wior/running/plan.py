@@ -182,7 +182,8 @@ def _demand_orderable(problem: Problem, streams: tuple[Stream, ...]) -> None:
         if n > LARGEST and (problem.conditional or on_device):
             raise ValueError(
                 f"the {level} data have {n} examples; at most {LARGEST} can be ordered on the device. "
-                "More can where they are streamed, in orders that do not learn, of problems that are not conditional"
+                "More are possible where the data are streamed, the order does not learn and the problem is not "
+                "conditional"
             )
 
 

@@ -145,7 +145,7 @@ class ManyRuns:
 
 
 def _stacked(algorithms: list[Algorithm]) -> Any:
-    """Algorithms that are one program with other numbers, as one with arrays of these numbers."""
+    """Algorithms that differ only in numbers, as one algorithm with arrays of these numbers."""
     return jax.tree.map(lambda *numbers: jnp.stack([jnp.asarray(number, float) for number in numbers]), *algorithms)
 
 

@@ -48,13 +48,13 @@ def solve(
     Every argument is checked before anything is compiled. The same arguments give the same numbers, whatever the
     checkpoints and records in between.
 
-    Losses, schedules and metrics are taken as they are when `solve` is called: a global, an attribute or an array that
-    they read and that has changed since an earlier call makes another program. A `jax.jit` of your own inside of them
-    keeps what it has read first.
+    `solve` uses losses, schedules and metrics as they are when it is called: where a global, an attribute or an array
+    that they read has changed since an earlier call, the program is compiled again. A `jax.jit` of your own inside them
+    keeps the values that it read first.
 
-    Data of which a leaf is a memory map, an Arrow table, or an object with a length that takes an array of row numbers
-    (or is marked with `wior.Streamed`) stay where they are: the rows of the next steps are gathered while the device
-    computes, two windows of them are in memory, and the numbers are those of the same data as arrays, bit for bit.
+    Data stay on the host where a leaf is a memory map, an Arrow table, an object with a length that takes an array of
+    row numbers, or marked with `wior.Streamed`. The rows of the next steps are gathered while the device computes, and
+    memory holds two windows of them. The numbers are those of the same data as arrays, bit for bit.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def solve(
         The length of the run, one of the two. An epoch is the paper's: the first step after which the passes over both
         data sets end together.
     seconds
-        Ends the run when its steps have taken so long.
+        Ends the run when its steps have taken this many seconds.
     tolerance
         The name of a metric and a value: ends the run at the first record where the metric is not above it.
     seed
@@ -81,12 +81,12 @@ def solve(
         A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every
         `record_every` steps and at the end.
     record_every
-        The steps from one record of `history` to the next; a hundredth of the run where not given.
+        The steps from one record of `history` to the next. Without it, a hundredth of the run.
     checkpoint
         A folder, or a `wior.Checkpoint`, in which the run saves itself and from which the same call resumes; the
         numbers at the end are the same.
     progress
-        True for a bar, or a function `report(step, latest)` that is told in its place.
+        True for a bar, or a function `progress(step, latest)` that is called in its place.
     mesh
         A `jax.sharding.Mesh`: each device computes its share of every batch. A `wior.Layout` splits parameters,
         `PerExample` rows or the data too. The numbers are those of one device to rounding.
@@ -108,7 +108,7 @@ def solve(
 
     Notes
     -----
-    An error of `metrics` or `progress` keeps its type and has the `.result` that was reached.
+    An error raised in `metrics` or `progress` keeps its type; its `.result` is what the run had reached.
 
     Examples
     --------

@@ -198,7 +198,7 @@ def _layout(problem: Problem, mesh: Mesh | None) -> Layout | None:
         )
     layout = as_layout(mesh)
     if layout is not None and layout != Layout(layout.mesh, layout.batch):
-        raise ValueError(f"sweep splits batches alone; take solve for a layout of parameters, rows or data: {mesh!r}")
+        raise ValueError(f"sweep splits only batches; use solve for a layout of parameters, rows or data: {mesh!r}")
     return layout
 
 

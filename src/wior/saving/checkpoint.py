@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, written whole or not at all, and never by or for another run.
+"""Checkpoints: everything that a run needs to resume, written whole or not at all. A folder belongs to one run.
 
 orbax writes each save under a temporary name and renames it when it is complete. Beside the numbers lies a description
 of the run (problem, losses, data, algorithm, orders, seed), and a folder whose description differs is refused with the
@@ -51,7 +51,7 @@ class Checkpoint:
         The least time between two saves. Where saves are slow they are made less often, and take no more than a
         fiftieth of the time.
     every_steps
-        Saves exactly every so many steps too, where given.
+        If given, the run is also saved at every multiple of this number of steps.
     keep
         How many saves stay; older ones are removed.
     at_end
@@ -356,8 +356,8 @@ def _sum_of_words(value: jax.Array) -> jax.Array:
 def describe_tree(data: Tree) -> dict[str, Any]:
     """Shape, type and checksum of every array of a tree, by its path.
 
-    What is streamed and larger than 16 MB is read at 256 rows from the first to the last: a change elsewhere is not
-    seen.
+    Of streamed data larger than 16 MB only 256 rows are read, evenly from the first to the last: a change in another
+    row is not seen.
     """
 
     def about(shape: Any, leaf: Any) -> list[Any]:

@@ -100,9 +100,11 @@ class RunFolder:
             remove(self.work)
 
     def _refuse_if_taken_over(self) -> None:
-        """A run that is begun into the same folder while this one has nothing done takes its place."""
+        """Raises where another run into the folder was begun while this one had nothing done, and took its place."""
         if self._saved_config() != self.config:
-            raise FileExistsError(f"another run into {self.path} was begun meanwhile; give each a folder of its own")
+            raise FileExistsError(
+                f"another run into {self.path} was begun in the meantime; give each run its own folder"
+            )
 
     def _saved_config(self) -> dict[str, Any]:
         try:

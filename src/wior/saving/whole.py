@@ -45,7 +45,7 @@ def whole(path: Path, *, folder: bool = False, refuse: Callable[[Path], None] = 
 
 
 def put_in_place(unfinished: Path, path: Path) -> None:
-    """Renames a finished file or folder to its name; what had the name comes back where that fails."""
+    """Renames a finished file or folder to its name. If that fails, what had the name before gets it back."""
     if not unfinished.is_dir():
         os.replace(unfinished, path)
         return

@@ -29,7 +29,7 @@ MADE_FROM = b"wior.made_from"
 
 
 class SourceError(RuntimeError):
-    """A source of streamed data did not give in mid-run what it gave at the start: it became shorter, or a read failed.
+    """A source of streamed data changed during a run: it became shorter, or a read failed.
 
     Examples
     --------
@@ -56,8 +56,9 @@ class Streamed:
     Parameters
     ----------
     source
-        An array, an Arrow table (a dictionary of its columns), or an object with a length of which `source[numbers]`,
-        for an array of int64 in any order, returns an array with one row for each number, or a tree of such arrays.
+        An array, an Arrow table (read as a dictionary of its columns), or an object with a length. For an array of
+        int64 in any order, `source[numbers]` of an object returns an array with one row for each number, or a tree of
+        such arrays.
     threads
         How many threads may read at once. Where not given: one for an object, which may not be made for more, and as
         many as there are cores, up to 16, for arrays and tables.
@@ -102,7 +103,7 @@ class Streamed:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of one row."""
+        """The bytes of one row, all arrays together."""
         return sum(math.prod(row.shape) * row.dtype.itemsize for row in jax.tree.leaves(self.row))
 
     def shapes(self) -> Tree:
@@ -249,7 +250,7 @@ def instead_of(leaf: Any) -> str | None:
 
 
 def demand_rows(name: str, leaf: Any) -> None:
-    """Refuses what rows cannot be taken of by their numbers: what is read in its own order, or of another library."""
+    """Refuses data whose rows cannot be taken by number: what has an order of its own, or is of another library."""
     kind = type(leaf).__name__
     asked = "examples are read by their numbers, in the order that wior chooses"
     remedy = "give arrays with one row for each example, or an object with a length that takes an array of row numbers"

@@ -1,6 +1,8 @@
-"""Tasks of the paper as problems that `solve` takes."""
+"""Tasks of the paper, and others, as problems that `solve` takes: one module each.
 
-from wior.tasks.data_cleaning import DataCleaning, data_cleaning
+What tasks share: networks, and `task`, which says what a task is.
+"""
+
 from wior.tasks.networks import mlp, mlp_init
 
-__all__ = ["DataCleaning", "data_cleaning", "mlp", "mlp_init"]
+__all__ = ["mlp", "mlp_init"]

@@ -207,13 +207,13 @@ def imbalanced_blobs(
     if not 0 < share < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     random = np.random.default_rng(seed)
-    towards = random.normal(size=inputs)
-    towards *= distance / np.linalg.norm(towards)
+    toward = random.normal(size=inputs)
+    toward *= distance / np.linalg.norm(toward)
     spread = np.linspace(0.5, 1.5, inputs)
 
     def part(n: int) -> Labeled:
         labels = random.permutation((np.arange(n) < round(share * n)).astype(np.int32))
-        return jnp.asarray(labels[:, None] * towards + spread * random.normal(size=(n, inputs)), float), labels
+        return jnp.asarray(labels[:, None] * toward + spread * random.normal(size=(n, inputs)), float), labels
 
     return part(train), part(valid), part(test)
 

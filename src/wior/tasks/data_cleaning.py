@@ -88,7 +88,7 @@ class DataCleaning:
     Examples
     --------
     >>> import numpy as np
-    >>> from wior.tasks import data_cleaning
+    >>> from wior.tasks.data_cleaning import data_cleaning
     >>> rows, labels = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
     >>> task = data_cleaning((rows, labels), (rows, labels), (rows, labels), sizes=(4, 3), rate=0.5)
     >>> int(task.wrong.sum()), [layer.weights.shape for layer in task.y0()]
@@ -194,7 +194,7 @@ def data_cleaning(
     Examples
     --------
     >>> import numpy as np
-    >>> from wior.tasks import data_cleaning
+    >>> from wior.tasks.data_cleaning import data_cleaning
     >>> rows, labels = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
     >>> task = data_cleaning((rows, labels), (rows, labels), (rows, labels), sizes=(4, 3), rate=0.2)
     >>> task.problem.sizes(), int(task.wrong.sum())

@@ -85,6 +85,14 @@ class Backbone:
             features *= self.length * jax.lax.rsqrt(jnp.sum(features**2, -1, keepdims=True) + 1e-6)
         return features.reshape(*rows.places.shape, -1)
 
+    def describe(self) -> dict[str, Any]:
+        """How it makes features of an image, as JSON."""
+        return {
+            "halving": "strides of 2, mean of what is left" if self.strided else "maximum over 2 × 2 pixels",
+            "normalization": "each image by itself, over pixels and channels",
+            "feature_length": self.length,
+        }
+
 
 def classifier_loss(features: jax.Array, y: Layer, rows: Shots) -> jax.Array:
     """f and g: mean cross entropy of the linear classifier y on features (..., features)."""
@@ -197,28 +205,21 @@ def hyper_representation(
     Task
         The problem, where to start, metrics and defaults for a run.
     """
-    rng = np.random.default_rng(seed)
     parts = {"train": train, "valid": valid, "test": test}
     _check_images(parts)
+    sizes = {"ways": ways, "shots": shots, "queries": queries}
     counts = {"train": tasks, "valid": held_out_tasks, "test": held_out_tasks}
-    drawn = {
-        part: draw_episodes(rng, images.shape[0], images.shape[1], ways, shots, queries, counts[part])
-        for part, images in parts.items()
-    }
+    drawn = _episodes_of_parts(seed, parts, sizes, counts)
     flat = {part: each.reshape(-1, *each.shape[2:]) for part, each in parts.items()}
     held_out = _one_after_the_other(drawn["valid"], drawn["test"], len(flat["valid"]))
     backbone = Backbone(jnp.asarray(flat["train"]), strided, length)
     judged = dataclasses.replace(backbone, images=jnp.asarray(np.concatenate([flat["valid"], flat["test"]])))
-    episodes = drawn["train"]
-    problem = ConditionalBilevel(
-        classifier_loss, classifier_loss, episodes.query, episodes.support, represent=backbone, represent_outer=backbone
-    )
     x0 = convolutions_init(jax.random.key(seed), train.shape[-1], filters)
     (features,) = jax.eval_shape(backbone, x0, Shots(jnp.zeros(1, jnp.int32), jnp.zeros(1, jnp.int32))).shape[1:]
     return Task(
         name=name,
         title=f"{ways}-way {shots}-shot",
-        problem=problem,
+        problem=_problem(backbone, drawn["train"]),
         x0=x0,
         y0=Layer(jnp.zeros((features, ways)), jnp.zeros(ways)),
         metrics=FewShotMetrics(judged, held_out, inner_lr, inner_steps),
@@ -230,20 +231,33 @@ def hyper_representation(
         side_by_side=False,
         fixed={"inner_epochs": inner_steps, "inner_steps": inner_steps},
         facts={
-            "ways": ways,
-            "shots": shots,
-            "queries": queries,
+            **sizes,
             "classes": {part: len(images) for part, images in parts.items()},
             "image": list(train.shape[2:]),
             "tasks": counts,
             "filters": filters,
             "features": int(features),
-            "halving": "strides of 2, mean of what is left" if strided else "maximum over 2 × 2 pixels",
-            "normalization": "each image by itself, over pixels and channels",
-            "feature_length": length,
+            **backbone.describe(),
             "inner_steps": inner_steps,
             "seed": seed,
         },
+    )
+
+
+def _episodes_of_parts(
+    seed: int, parts: dict[str, np.ndarray], sizes: dict[str, int], counts: dict[str, int]
+) -> dict[str, Episodes]:
+    """The few-shot tasks of each part, drawn one part after the other."""
+    rng = np.random.default_rng(seed)
+    return {
+        part: draw_episodes(rng, images.shape[0], images.shape[1], **sizes, tasks=counts[part])
+        for part, images in parts.items()
+    }
+
+
+def _problem(backbone: Backbone, episodes: Episodes) -> ConditionalBilevel:
+    return ConditionalBilevel(
+        classifier_loss, classifier_loss, episodes.query, episodes.support, represent=backbone, represent_outer=backbone
     )
 
 

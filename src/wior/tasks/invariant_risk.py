@@ -117,7 +117,7 @@ class Logistic:
 
 
 def squared_error(x: jax.Array, y: jax.Array, rows: jax.Array) -> jax.Array:
-    """g: mean of ½ (y − c·x)² over the sights of one row."""
+    """g: mean of ½ (y − c·x)² over the views of one row."""
     return 0.5 * jnp.mean((y - rows @ x) ** 2)
 
 

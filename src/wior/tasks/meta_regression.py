@@ -29,7 +29,7 @@ Tree = Any
 Points = tuple[Any, Any]  # inputs (..., 1) and values (..., 1)
 
 
-class Waves(NamedTuple):
+class SineWaves(NamedTuple):
     """Tasks: some points of each wave to learn from, and others to be judged by."""
 
     support: Points  # (tasks, n, 1) each
@@ -138,7 +138,7 @@ class Adapted:
         return tree.axpy(-self.step_size, jax.grad(squared_error)(x, points), x)
 
 
-def sine_waves(random: np.random.Generator, tasks: int, n: int, queries: int) -> Waves:
+def sine_waves(random: np.random.Generator, tasks: int, n: int, queries: int) -> SineWaves:
     """Waves of random heights and phases, n and `queries` points of each."""
     for name, size in (("tasks", tasks), ("n", n), ("queries", queries)):
         checks.positive_integer(name, size)
@@ -147,4 +147,4 @@ def sine_waves(random: np.random.Generator, tasks: int, n: int, queries: int) ->
     dtype = jnp.result_type(float)
     points = (inputs / 5).astype(dtype), (height * np.sin(inputs - phase)).astype(dtype)
     support, query = (tuple(part[:, which] for part in points) for which in (slice(n), slice(n, None)))
-    return Waves(support, query)  # type: ignore[arg-type]
+    return SineWaves(support, query)  # type: ignore[arg-type]

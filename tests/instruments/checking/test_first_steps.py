@@ -11,7 +11,8 @@ from wior.data import digits
 from wior.instruments.check import check
 from wior.instruments.checking import curvature, first_steps
 from wior.instruments.checking.short_runs import ShortRuns
-from wior.tasks import data_cleaning, quadratic
+from wior.tasks import quadratic
+from wior.tasks.data_cleaning import data_cleaning
 
 QUADRATICS = {
     "bilevel": (quadratic.quadratic, (2, 3)),
@@ -59,7 +60,7 @@ def test_the_suggested_step_sizes_find_wrong_labels(monkeypatch):
 def test_few_updates_of_a_visit_are_told_and_more_passes_suggested():
     made = quadratic.quadratic_conditional(m=4, n=6)
     own = drawn(made.problem, (2, 3))
-    found = curvature.Curvature(1.0, 2.0, 6, True)
+    found = curvature.Spectrum(1.0, 2.0, 6, True)
     settings, (finding,) = first_steps.inner_settings(own, found)
     # two updates in a pass: (1 − 0.45)^(2 S) ≤ exp(−6)
     epochs = math.ceil(6 / (2 * -math.log(1 - 0.45)))

@@ -45,8 +45,7 @@ class Scaling:
             divisor = np.full(len(deviation), np.sqrt((spread**2).sum()) or 1.0)
         scale = np.where(varying, 1.0 / divisor, 0.0)
         limit = FURTHEST * deviation * scale
-        center, scale, limit = (value.astype(np.float32) for value in (center, scale, limit))
-        bare = cls(center, scale, limit, None)
+        bare = cls(center.astype(np.float32), scale.astype(np.float32), limit.astype(np.float32), None)
         sample = bare(sampled(features, seed))
         if sample.shape[1] <= MOST_COLUMNS or len(sample) <= KEPT_COLUMNS:
             return bare

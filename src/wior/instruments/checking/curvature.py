@@ -32,7 +32,7 @@ KEPT = 10**7  # numbers of all vectors together that are kept to stay orthogonal
 STRONGLY_CURVED_DOWN = 0.5
 
 
-class Curvature(NamedTuple):
+class Spectrum(NamedTuple):
     """The ends of the spectrum of the inner Hessian in y; the largest one is that of the worst single batch."""
 
     smallest: float
@@ -41,14 +41,14 @@ class Curvature(NamedTuple):
     exact: bool  # whether as many products were made as y has numbers
 
 
-def inner_curvature(sample: Sample, x: Tree, y: Tree) -> Curvature:
+def inner_curvature(sample: Sample, x: Tree, y: Tree) -> Spectrum:
     """The curvature of the inner problem in y at x, y.
 
     For a minimax problem it is that of −objective, for a compositional one 1.
     """
     problem = sample.problem
     if isinstance(problem, (Compositional, ConditionalCompositional)):
-        return Curvature(1.0, 1.0, 0, True)
+        return Spectrum(1.0, 1.0, 0, True)
 
     @jax.jit
     def product(problem: Any, x: Tree, y: Tree, v: Tree, outer: Any, inner: Any) -> Tree:
@@ -71,12 +71,12 @@ def inner_curvature(sample: Sample, x: Tree, y: Tree) -> Curvature:
         for place in sample.places[:SINGLE]:
             largest = max(largest, spectrum(mean_product((place,)), y, PRODUCTS // 3, until + SECONDS)[1])
     size = sum(leaf.size for leaf in jax.tree.leaves(y))
-    return Curvature(
+    return Spectrum(
         smallest, largest, sum(len(place.inner) for place in groups[0]), all(end[2] >= size for end in ends)
     )
 
 
-def curvature_findings(sample: Sample, found: Curvature, y: Tree) -> list[Finding]:
+def curvature_findings(sample: Sample, found: Spectrum, y: Tree) -> list[Finding]:
     """What the spectrum says of the inner problem: not convex, or without a unique solution."""
     smallest, largest = found.smallest, found.largest
     minimax = isinstance(sample.problem, Minimax)

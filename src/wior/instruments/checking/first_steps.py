@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from wior.instruments.checking.curvature import Curvature
+from wior.instruments.checking.curvature import Spectrum
 from wior.instruments.checking.finding import Finding
 from wior.instruments.checking.sample import Sample
 from wior.instruments.checking.short_runs import FROZEN, Settings, ShortRuns, method_for
@@ -60,7 +60,7 @@ class FirstSteps(NamedTuple):
     memory_bytes: int | None
 
 
-def first_steps(sample: Sample, curvature: Curvature, x: Tree, y: Tree) -> FirstSteps:
+def first_steps(sample: Sample, curvature: Spectrum, x: Tree, y: Tree) -> FirstSteps:
     """Suggests step sizes for the paper's algorithm of the problem's class; none where every short run diverges."""
     settings, findings = inner_settings(sample, curvature)
     rate = 1 / curvature.largest if settings else 1.0
@@ -86,7 +86,7 @@ def first_steps(sample: Sample, curvature: Curvature, x: Tree, y: Tree) -> First
     return FirstSteps(rounded_settings, [*findings, *more], runs.memory_bytes)
 
 
-def inner_settings(sample: Sample, curvature: Curvature) -> tuple[Settings, list[Finding]]:
+def inner_settings(sample: Sample, curvature: Spectrum) -> tuple[Settings, list[Finding]]:
     """The step sizes of y and u, and for a conditional problem the passes of a visit.
 
     Nothing is suggested where the curvature is not known.

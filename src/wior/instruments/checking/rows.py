@@ -34,7 +34,7 @@ APART = 0.5  # how far the second point lies from the start, in sizes of x and y
 HALF_PRECISION = 0.03
 
 
-class Seen(NamedTuple):
+class OnBatch(NamedTuple):
     """The value and derivatives of a loss on one batch, in float64."""
 
     shared: np.ndarray  # all numbers that the rows of the batch have in common
@@ -66,7 +66,7 @@ def row_findings(sample: Sample, loss: Loss, x: Tree, y: Tree) -> list[Finding]:
         return [Finding("note", loss.name, message)]
     for point in points:
         once, twice = evaluate(*point, halves[0]), evaluate(*point, join(0, 0))
-        joined = Seen(twice.shared, twice.rows[:size] + twice.rows[size:])
+        joined = OnBatch(twice.shared, twice.rows[:size] + twice.rows[size:])
         if _apart(once.shared, joined.shared, tolerance) or _apart(once.rows, joined.rows, tolerance):
             return [_no_mean(loss, once, twice, size)]
     return []
@@ -129,7 +129,7 @@ def _halves(sample: Sample, loss: Loss) -> tuple[np.ndarray, np.ndarray] | None:
     return (rows[:size], rows[size : 2 * size]) if size else None
 
 
-def _evaluator(sample: Sample, loss: Loss) -> Callable[[Tree, Tree, np.ndarray], Seen]:
+def _evaluator(sample: Sample, loss: Loss) -> Callable[[Tree, Tree, np.ndarray], OnBatch]:
     @jax.jit
     def look(problem: Any, x: Tree, y: Tree, outer: Any, inner: Any) -> tuple[jax.Array, jax.Array]:
         batch = loss.batch(problem, outer, inner)
@@ -147,10 +147,10 @@ def _evaluator(sample: Sample, loss: Loss) -> Callable[[Tree, Tree, np.ndarray],
             jnp.concatenate([d.reshape(length, -1) for d in rows], 1) if rows else jnp.zeros((length, 0)),
         )
 
-    def evaluate(x: Tree, y: Tree, rows: np.ndarray) -> Seen:
+    def evaluate(x: Tree, y: Tree, rows: np.ndarray) -> OnBatch:
         place = sample.with_rows(loss, rows)
         found = look(sample.problem, x, y, jnp.asarray(place.outer), jnp.asarray(place.inner))
-        return Seen(*(np.asarray(part, np.float64) for part in found))
+        return OnBatch(*(np.asarray(part, np.float64) for part in found))
 
     return evaluate
 
@@ -164,7 +164,7 @@ def _accepted(evaluate: Any, sample: Sample, loss: Loss, x: Tree, y: Tree, rows:
     return True
 
 
-def _interact(four: list[Seen], size: int, tolerance: float) -> bool:
+def _interact(four: list[OnBatch], size: int, tolerance: float) -> bool:
     """Whether rows depend on each other, given A ∪ B, B ∪ A, A ∪ A and B ∪ B."""
     ab, ba, aa, bb = four
     scale = max(_largest(seen.shared) for seen in four)
@@ -254,7 +254,7 @@ def _placed(loss: Loss) -> Finding:
     return Finding("warning", loss.name, message)
 
 
-def _no_mean(loss: Loss, once: Seen, twice: Seen, size: int) -> Finding:
+def _no_mean(loss: Loss, once: OnBatch, twice: OnBatch, size: int) -> Finding:
     """How a loss that is not a mean grows with its batch, for the message."""
     growth = float(once.shared @ twice.shared / max(once.shared @ once.shared, np.finfo(float).tiny))
     # where the values agree, a derivative does not
