@@ -22,7 +22,7 @@ from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
 from wior.cleaning.second_opinion import ROUNDS, Cuts, members_of, second_opinion
-from wior.cleaning.tables import Job
+from wior.cleaning.tables import UNKNOWN, Job
 from wior.orders import Order
 from wior.running.progress import pieces
 
@@ -138,8 +138,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         everything = len(judged) == len(job.given)  # then no copy is made of what may be large
         features = self._features(job.features if everything else job.features[judged], reset=True)
         self.classes_ = np.array(job.classes)
-        verified = self._features(job.outside_features, reset=False)
-        return self._learn(features, job.given[judged], verified, job.outside)
+        known = np.flatnonzero(job.right != UNKNOWN)
+        rows = np.concatenate([job.features[known], job.outside_features.reshape(-1, job.features.shape[1])])
+        verified = self._features(rows, reset=False)
+        return self._learn(features, job.given[judged], verified, np.concatenate([job.right[known], job.outside]))
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""

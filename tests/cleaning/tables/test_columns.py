@@ -98,8 +98,9 @@ def test_ignored_columns_are_reported_and_noted(folder):
         ({"ignore": ["label"]}, r"the column 'label' is named both by --label and by --ignore"),
         ({"id_column": "label"}, r"the column 'label' is named both by --label and by --id"),
         ({"ignore": ["a"]}, r"train.csv has no column to learn from \('a': named by --ignore\)"),
-        ({"verified": Path("verified.csv")}, r"give either --verified, .* not both"),
-        ({"verified_column": None}, r"give one of --verified, a file"),
+        ({"verified": Path("verified.csv")}, r"verified.csv is not there"),
+        ({"verified_label": "good"}, r"has no column 'good', which --verified-label names"),
+        ({"verified_label": "label"}, r"the column 'label' is named both by --label and by --verified-label"),
     ],
 )
 def test_columns_must_be_there_and_have_one_role(folder, options, message):

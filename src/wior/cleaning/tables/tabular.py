@@ -24,9 +24,9 @@ def read_table(file: RowFile, roles: Roles) -> Job:
             f"{file.path}: name the column with the labels by --label; the columns are {listed(file.names)}"
         )
     roles.require(file)
-    reserved = {roles.label, roles.id, roles.verified, *roles.ignored}
+    reserved = {roles.label, roles.id, roles.verified, roles.right, *roles.ignored}
     surveys = {name: Survey() for name in file.names if name not in reserved and not name.startswith(PANDAS_INDEX)}
-    found = RoleColumns(roles.label, roles.id, roles.verified)
+    found = RoleColumns(roles)
     gather(file, {**surveys, **found.by_name})
     if found.ids is not None:
         found.ids.require_different()
@@ -39,6 +39,7 @@ def read_table(file: RowFile, roles: Roles) -> Job:
         raise InputError(f"{file.path} has no column to learn from" + (f" ({reasons})" if reasons else ""))
     labels = found.labels.all()
     classes = sorted(labels.names)
+    known, notes = found.known(file.path)
     return Job(
         file,
         roles.label,
@@ -49,17 +50,23 @@ def read_table(file: RowFile, roles: Roles) -> Job:
         [name for name in file.names if name != roles.label],
         fates,
         functools.partial(read_like, roles.label, roles.id, used),
-        notes=[f"column {shown(name)} is ignored: {why}" for name, why in ignored.items()],
-        marked=None if found.marks is None else found.marks.all(),
+        notes=[*(f"column {shown(name)} is ignored: {why}" for name, why in ignored.items()), *notes],
+        known=known,
     )
 
 
 def read_like(label: str, id_column: str | None, columns: Mapping[str, Column], file: RowFile) -> VerifiedRows:
     """Verified rows, with features as the training table has them."""
     missing = [name for name in (label, *columns) if name not in file.names]
+    if missing and {label, id_column} <= set(file.names):
+        found = RoleColumns(Roles(label, id_column))
+        gather(file, found.by_name)
+        assert found.ids is not None
+        return VerifiedRows(file.path, None, found.labels.all(), found.ids.all())
     if missing:
-        raise InputError(f"{file.path} must have the columns of the training table; it lacks {listed(missing)}")
-    found = RoleColumns(label, id_column if id_column in file.names else None)
+        hint = f", or its labels and the ids in {shown(id_column)}" if id_column else ""
+        raise InputError(f"{file.path} must have the columns of the training table{hint}; it lacks {listed(missing)}")
+    found = RoleColumns(Roles(label, id_column if id_column in file.names else None))
     gather(file, found.by_name)
     unseen: dict[str, int] = {}
     features = _features(file, columns, unseen)
@@ -103,5 +110,7 @@ def _fates(file: RowFile, roles: Roles, columns: Mapping[str, Column], classes: 
         others[roles.id] = {"kind": "id"}
     if roles.verified is not None:
         others[roles.verified] = {"kind": "verified"}
+    if roles.right is not None:
+        others[roles.right] = {"kind": "verified label"}
     index = Ignored("the index of a pandas table").report
     return {name: others.get(name) or dict(columns[name].report if name in columns else index) for name in file.names}
