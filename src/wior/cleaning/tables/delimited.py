@@ -22,6 +22,7 @@ from wior.cleaning.tables.errors import InputError, at, counted
 from wior.cleaning.tables.row_file import Stamp, require_names
 
 PIECE = 8 << 20
+UNNAMED = "Unnamed: 0"  # as pandas calls the index that it wrote without a name
 LONGEST_ROW = 64 << 20  # beyond this a quotation mark was not closed
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -41,6 +42,8 @@ class DelimitedFile:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
         self.names = self._text.cells(header)
+        if not self.names[0] and UNNAMED not in self.names:
+            self.names[0] = UNNAMED
         require_names(path, self.names)
         self._numbers = {name: number for number, name in enumerate(self.names)}
 

@@ -82,7 +82,7 @@ def _matched(job: Job, rows: VerifiedRows) -> tuple[list[Known], Outside]:
         numbers = np.flatnonzero(found >= 0)
         places = found[numbers]
     else:
-        keys = [row.tobytes() for row in rows.features] if rows.keys is None else rows.keys
+        keys = [row.tobytes() for row in rows.features] if rows.keys is None else list(rows.keys)
         _demand_consistent(rows, keys, "the same features")
         own = (row.tobytes() for row in job.features) if job.keys is None else iter(job.keys())
         first = {key: number for number, key in reversed(list(enumerate(keys)))}
@@ -101,7 +101,7 @@ def _known(rows: VerifiedRows, places: np.ndarray, numbers: np.ndarray) -> Known
     return Known(str(rows.path), places, labels, lambda at: where(rows, int(numbers[at])), same="the same id")
 
 
-def _demand_consistent(rows: VerifiedRows, keys: Sequence[str] | Sequence[bytes], what: str) -> None:
+def _demand_consistent(rows: VerifiedRows, keys: Sequence[str | bytes], what: str) -> None:
     """Rows that are none of the table must not contradict each other either."""
     spelled = [spelling(name) for name in rows.labels.names]
     firsts: dict[str | bytes, int] = {}

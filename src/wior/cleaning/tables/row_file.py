@@ -57,8 +57,7 @@ def require_names(path: Path, names: Sequence[str]) -> None:
     numbers: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if not name.strip():
-            index = ", or leave it out: pandas writes its index so without index=False" if number == 1 else ""
-            raise InputError(f"{path}: column {number} has no name; give it one{index}")
+            raise InputError(f"{path}: column {number} has no name; give it one")
         if numbers.setdefault(name, number) != number:
             raise InputError(f"{path}: columns {numbers[name]} and {number} are both called {shown(name)}")
 

@@ -43,7 +43,6 @@ def settle(job: Job, known: Sequence[Known], outside: Outside | None = None) -> 
         paired[one.places] = one.paired & (new | paired[one.places])
         right[one.places] = codes
         np.fmax.at(chances, one.places, one.chances)
-    beside = {} if outside is None else {"outside_features": outside.features}
     job = dataclasses.replace(
         job,
         classes=classes,
@@ -51,9 +50,10 @@ def settle(job: Job, known: Sequence[Known], outside: Outside | None = None) -> 
         right=right,
         paired=paired,
         chances=chances,
-        outside=np.zeros(0, np.int32) if outside is None else _codes(outside.labels, matched, classes),
-        **beside,
     )
+    if outside is not None:
+        codes = _codes(outside.labels, matched, classes)
+        job = dataclasses.replace(job, outside_features=outside.features, outside=codes)
     if len(right) and (right != UNKNOWN).all():
         raise InputError(f"{job.path}: every row is verified, none is left to be judged")
     notes = [*note_on_matched(matched), *notes_on_classes_alike(classes), *_notes_on_known(job)]
