@@ -172,8 +172,8 @@ def test_a_cell_of_megabytes(folder):
         (b'a,label,ok\n1,x,1\n"2\n3",y,0,\n', r"train.csv, row 2: it has 4 cells, the header 3"),
         (b"a,label,a\n1,x,1\n", r"train.csv: columns 1 and 3 are both called 'a'"),
         (b"a,label,\n1,x,1\n", r"train.csv: column 3 has no name"),
-        (b"a,label,ok\n1,x,1\n2,\xe9,0\n", r"train.csv, row 2: the byte e9 is not UTF-8"),
-        (b"\xff\xfea,label,ok\n1,x,1\n", r"train.csv, header: the byte ff is not UTF-8"),
+        (b"a,label,ok\n\xc3\xa9,\xc3\xa9,1\n2,\xe9,0\n", r"train.csv, row 2: the byte e9 is not UTF-8"),
+        (b"\xff\xfea,label,ok\n1,x,1\n", r"train.csv begins as utf-16 and cannot be read so"),
         (b'a,label,ok\n1,x,1\n2,"y,0\n3,z,1\n', r"train.csv, row 2: it has no end; a quotation mark in it is not"),
         (b'"a,label,ok\n1,x,1\n', r"train.csv, header: it has no end"),
     ],
@@ -222,7 +222,7 @@ def test_a_copy_is_named_cleaned_in_a_folder_and_never_replaces_a_file(folder):
         train.write(Path("out"), *everything)
     with pytest.raises(InputError, match=r"train.csv is the input"):
         train.write(Path("out/../train.csv"), *everything)
-    with pytest.raises(InputError, match=r"cleaned.parquet must end in .csv"):
+    with pytest.raises(InputError, match=r"cleaned.parquet must end in .csv, the format"):
         train.write(Path("cleaned.parquet"), *everything)
     with pytest.raises(ValueError, match=r"keep must have shape \(3,\)"):
         train.write(Path("new.csv"), np.ones(2, bool))

@@ -31,9 +31,11 @@ class ArrayFile:
     """The columns are the arrays of one number or text for each row."""
 
     kind = "arrays"
+    notes: Sequence[str] = ()
 
     def __init__(self, path: Path):
         self.path = path
+        self.suffix = path.suffix
         self._stamp = Stamp(path)
         self._columns: dict[str, np.ndarray] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}

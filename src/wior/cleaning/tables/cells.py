@@ -34,6 +34,7 @@ class Cells:
     column: str
     start: int
     array: pa.Array
+    decimal_comma: bool = False  # whether 1,5 is a number
 
     def __len__(self) -> int:
         return len(self.array)
@@ -97,21 +98,26 @@ class Cells:
         if self.is_numeric:
             return _floats(pc.cast(self.plain, pa.float64(), safe=False))
         try:
-            return _floats(pc.cast(self.texts, pa.float64()))
+            return _floats(pc.cast(self._numerals, pa.float64()))
         except pa.ArrowInvalid:
             pass
-        present = pc.if_else(pa.array(self.missing), pa.scalar(None, pa.string()), self.trimmed)
+        present = pc.if_else(pa.array(self.missing), pa.scalar(None, pa.string()), self._numerals)
         try:
             return _floats(pc.cast(present, pa.float64()))
         except pa.ArrowInvalid:
             return None
 
     @functools.cached_property
+    def _numerals(self) -> pa.Array:
+        """The texts as numbers are written with a point."""
+        return pc.replace_substring(self.trimmed, ",", ".") if self.decimal_comma else self.trimmed
+
+    @functools.cached_property
     def strange(self) -> np.ndarray:
         """(k,) of bool: the cells that are neither missing nor numbers."""
         if self.numbers is not None:
             return np.zeros(len(self), bool)
-        return ~_flags(pc.match_substring_regex(self.trimmed, NUMBER)) & ~self.missing
+        return ~_flags(pc.match_substring_regex(self._numerals, NUMBER)) & ~self.missing
 
     @functools.cached_property
     def numbers_or_missing(self) -> np.ndarray | None:
@@ -120,7 +126,7 @@ class Cells:
             return self.numbers
         absent = pa.array(self.strange | self.missing)
         try:
-            return _floats(pc.cast(pc.if_else(absent, pa.scalar(None, pa.string()), self.trimmed), pa.float64()))
+            return _floats(pc.cast(pc.if_else(absent, pa.scalar(None, pa.string()), self._numerals), pa.float64()))
         except pa.ArrowInvalid:
             return None
 

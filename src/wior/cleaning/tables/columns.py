@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -141,7 +142,7 @@ def require_finite(cells: Cells, numbers: np.ndarray) -> None:
 
 
 def _first_that_is_no_number(cells: Cells) -> int:
-    alone = (Cells(cells.path, cells.column, 0, cells.array[place : place + 1]) for place in range(len(cells)))
+    alone = (dataclasses.replace(cells, start=0, array=cells.array[place : place + 1]) for place in range(len(cells)))
     return next(place for place, cell in enumerate(alone) if cell.numbers is None)
 
 

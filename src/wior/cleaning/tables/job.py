@@ -121,7 +121,7 @@ class Job:
         keep = np.asarray(keep, bool)
         if keep.shape != self.given.shape:
             raise ValueError(f"keep must have shape {self.given.shape}, one value for each row, got {keep.shape}")
-        path = target / f"cleaned{self.path.suffix}" if target.is_dir() else target
+        path = target / f"cleaned{self.file.suffix}" if target.is_dir() else target
         write_copy(self.file, path, self.label, keep, {} if changes is None else changes)
         return path
 
@@ -131,7 +131,7 @@ def write_copy(file: RowFile, path: Path, label: str, keep: np.ndarray, changes:
     source = file.path.resolve()
     if source in (path.resolve(), *path.resolve().parents):
         raise InputError(f"{path} is the input or lies in it; give another name for the output")
-    if file.kind != "images" and path.suffix.lower() != source.suffix.lower():
-        raise InputError(f"{path} must end in {source.suffix}, as the input does: it is written in the same format")
+    if not path.name.lower().endswith(file.suffix.lower()):
+        raise InputError(f"{path} must end in {file.suffix}, the format in which a copy of {file.path} is written")
     with staged(path) as unfinished:
         file.write(unfinished, label, keep, changes)

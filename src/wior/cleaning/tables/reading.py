@@ -34,7 +34,11 @@ def read(asked: Asked) -> Job:
 
     Nothing need be known.
     """
-    file = open_rows(asked.train)
+    return read_rows(open_rows(asked.train), asked)
+
+
+def read_rows(file: RowFile, asked: Asked) -> Job:
+    """As `read`, of rows that are open."""
     if asked.verified_label is not None and file.kind == "images":
         raise InputError(f"{file.path}: --verified-label is for tables; give a file or a folder by --verified")
     roles = Roles(asked.label, asked.id_column, asked.verified_column, asked.verified_label, asked.ignore)

@@ -31,6 +31,16 @@ class RowFile(Protocol):
     @property
     def rows(self) -> int: ...
 
+    @property
+    def suffix(self) -> str:
+        """What the name of a copy ends in."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """For the user, one line each: how the file was read."""
+        ...
+
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Cells]]:
         """The columns of these names, some rows at a time."""
         ...
@@ -46,9 +56,8 @@ class RowFile(Protocol):
 
 def require_column(file: RowFile, name: str, option: str) -> None:
     if name not in file.names:
-        hint = "; are its cells separated by something else?" if len(file.names) == 1 and file.kind == "table" else ""
         raise InputError(
-            f"{file.path} has no column {shown(name)}, which {option} names; its columns are {listed(file.names)}{hint}"
+            f"{file.path} has no column {shown(name)}, which {option} names; its columns are {listed(file.names)}"
         )
 
 

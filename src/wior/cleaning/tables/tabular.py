@@ -57,6 +57,7 @@ def read_table(file: RowFile, roles: Roles) -> Job:
         fates,
         functools.partial(read_like, roles.label, roles.id, used),
         notes=[
+            *file.notes,
             *(f"column {shown(name)} is ignored: {why}" for name, why in ignored.items()),
             *odd,
             *_notes_on_far_numbers(file, used, features),
