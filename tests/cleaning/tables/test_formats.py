@@ -99,6 +99,13 @@ def test_excel(folder):
     assert copy["C3"].data_type == "s"
 
 
+def test_excel_with_the_index_of_pandas(folder):
+    job = read(Asked(workbook(rows=[[None, "a", "label"], [0, 1, "x"], [1, 2, "y"]]), "label"))
+    assert job.fates["Unnamed: 0"]["kind"] == "ignored"
+    copy = openpyxl.load_workbook(job.write(folder, np.ones(2, bool))).active
+    assert [cell.value for cell in copy[1]] == [None, "a", "label"]
+
+
 def test_wrong_workbooks(folder, monkeypatch):
     with pytest.raises(InputError, match=r"train.xlsx is damaged or no Excel file: File is not a zip file"):
         read(Asked(write("train.xlsx", "no"), "label"))

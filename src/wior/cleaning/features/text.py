@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.utils.extmath import randomized_svd
 
 COMPONENTS = 300
 WORDS, LETTERS = 50_000, 50_000  # of each vocabulary
@@ -63,10 +63,9 @@ class TextFeatures:
             return self
         matrix = sp.hstack([matrix for _, matrix in found]).tocsr()
         components = min(self.components, *matrix.shape)
-        # n_iter: with two passes of power iteration a logistic regression of the vectors is as good as with more
-        svd = TruncatedSVD(components, n_iter=2, random_state=self.seed).fit(matrix)
-        kept = svd.singular_values_ > 1e-5 * svd.singular_values_[0]
-        self._svd = np.ascontiguousarray(svd.components_[kept].T, np.float32)
+        # more than two power iterations make no better vectors
+        _, values, directions = randomized_svd(matrix, components, n_iter=2, random_state=self.seed)
+        self._svd = np.ascontiguousarray(directions[values > 1e-5 * values[0]].T, np.float32)
         self.width = self._svd.shape[1]
         return self
 
@@ -120,7 +119,7 @@ class _Letters:
             groups = self.counting.fit_transform(words)
         except ValueError:  # nothing but blanks
             return sp.csr_matrix((len(texts), 0), dtype=np.float32)
-        found = (counts @ groups).tocsr()
+        found = _sorted(counts @ groups)
         rows = np.bincount(found.indices, minlength=found.shape[1])
         kept = np.flatnonzero(rows >= _least(texts))
         if len(kept) > LETTERS:
@@ -136,12 +135,19 @@ class _Letters:
     def transform(self, texts: Sequence[str]) -> sp.csr_matrix:
         counts, words = _word_counts(texts)
         groups = self.counting.transform(words or [""])
-        return self.weighing.transform((counts @ groups).tocsr())
+        return self.weighing.transform(_sorted(counts @ groups))
 
 
 def _least(texts: Sequence[str]) -> int:
     """In how many texts a word must be."""
     return 1 if len(texts) < 100 else 2
+
+
+def _sorted(matrix: sp.spmatrix) -> sp.csr_matrix:
+    """In an order that other rows have no part in, so that equal texts have equal vectors, to the bit."""
+    rows = matrix.tocsr()
+    rows.sort_indices()
+    return rows
 
 
 def _word_counts(texts: Sequence[str]) -> tuple[sp.csr_matrix, list[str]]:

@@ -120,6 +120,21 @@ class Category:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """No feature, and part of what is compared with verified rows."""
+
+    exact: ClassVar[bool] = False
+    width: ClassVar[int] = 0
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        return {"kind": "shown", "width": 0, "why": "the embeddings stand for it"}
+
+    def fill(self, cells: Cells, out: np.ndarray) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
 class Ignored:
     """No feature."""
 

@@ -19,12 +19,11 @@ import pyarrow.csv
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.delimited_text import CARRIAGE_RETURN, LINE_FEED, Delimited, delimiter_of
 from wior.cleaning.tables.errors import InputError, at, counted
-from wior.cleaning.tables.row_file import require_names
+from wior.cleaning.tables.row_file import require_names, with_index
 from wior.cleaning.tables.text_source import TextSource
 
 PIECE = 8 << 20
 SNIFFED = 1 << 16  # bytes in which the delimiter is looked for
-UNNAMED = "Unnamed: 0"  # as pandas calls the index that it wrote without a name
 LONGEST_ROW = 64 << 20  # beyond this a quotation mark was not closed
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -49,9 +48,7 @@ class DelimitedFile:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
         if delimiter != usual:
             self.notes.append(f"{path}: its cells are separated by {delimiter.decode()!r}")
-        self.names = self._text.cells(header)
-        if not self.names[0] and UNNAMED not in self.names:
-            self.names[0] = UNNAMED
+        self.names = with_index(self._text.cells(header))
         require_names(path, self.names)
         self._numbers = {name: number for number, name in enumerate(self.names)}
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from wior.cleaning.tables.arrow_rows import ArrowRows
 from wior.cleaning.tables.errors import InputError, listed, shown
-from wior.cleaning.tables.row_file import Stamp
+from wior.cleaning.tables.row_file import Stamp, with_index
 
 MOMENTS = (datetime.datetime, datetime.date, datetime.time)
 
@@ -40,7 +40,8 @@ class ExcelFile(ArrowRows):
         if len(lines) == 1:
             raise InputError(f"{path} has a header and no rows")
         self._cells = [[_cell(line, number) for number in filled] for line in lines[1:]]
-        names = [names[number] for number in filled]
+        self._header = [names[number] for number in filled]
+        names = with_index(self._header)
         columns = [pa.array([_text(line[at]) for line in self._cells], pa.string()) for at in range(len(names))]
         notes = (
             [f"{path}: only its first sheet {shown(self._sheet)} is read, not {listed(sheets[1:])}"]
@@ -54,7 +55,7 @@ class ExcelFile(ArrowRows):
         self._stamp.check()
         book = openpyxl.Workbook(write_only=True)
         sheet = book.create_sheet(self._sheet)
-        sheet.append(self.names)
+        sheet.append([name or None for name in self._header])
         column = self.names.index(label)
         for place in np.flatnonzero(keep).tolist():
             line = list(self._cells[place])

@@ -10,7 +10,7 @@ import numpy as np
 
 from wior.cleaning.tables.arrays import read_arrays
 from wior.cleaning.tables.asked import Asked
-from wior.cleaning.tables.errors import InputError, at, listed
+from wior.cleaning.tables.errors import InputError, at, counted, listed
 from wior.cleaning.tables.exports import find_ids, is_export, places_of, read_export
 from wior.cleaning.tables.images import read_images
 from wior.cleaning.tables.job import Job, Known, Labels, VerifiedRows
@@ -18,8 +18,10 @@ from wior.cleaning.tables.opening import open_rows
 from wior.cleaning.tables.roles import RoleColumns, Roles, gather
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.tabular import read_table
+from wior.cleaning.tables.vectors import TABLES, read_embeddings, read_probabilities
 from wior.cleaning.tables.verified_rows import Outside, settle
 from wior.cleaning.tables.vocabulary import spelling
+from wior.streaming.memory import aligned
 
 READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
     "table": read_table,
@@ -41,16 +43,44 @@ def read_rows(file: RowFile, asked: Asked) -> Job:
     """As `read`, of rows that are open."""
     if asked.verified_label is not None and file.kind == "images":
         raise InputError(f"{file.path}: --verified-label is for tables; give a file or a folder by --verified")
-    roles = Roles(asked.label, asked.id_column, asked.verified_column, asked.verified_label, asked.ignore)
+    roles = Roles(
+        asked.label,
+        asked.id_column,
+        asked.verified_column,
+        asked.verified_label,
+        asked.ignore,
+        featured=asked.embeddings is None,
+    )
     job = READERS[file.kind](file, roles)
-    if asked.verified is None:
-        return settle(job, job.known)
-    return _with_file(job, asked, open_rows(asked.verified))
+    if asked.embeddings is not None:
+        job = _embedded(job, asked.embeddings, asked.id_column)
+    known, outside = job.known, None
+    if asked.verified is not None:
+        job, known, outside = _with_file(job, asked, open_rows(asked.verified))
+    job = settle(job, known, outside)
+    if asked.probabilities is not None:
+        path = asked.probabilities
+        probabilities, notes = read_probabilities(path, job, asked.id_column, _table_at(path))
+        job = dataclasses.replace(job, probabilities=probabilities, notes=[*job.notes, *notes])
+    return job
 
 
-def _with_file(job: Job, asked: Asked, file: RowFile) -> Job:
+def _embedded(job: Job, path: Path, id_column: str | None) -> Job:
+    """The job with these features; what was there to look at stays."""
+    found = read_embeddings(path, job, id_column, _table_at(path))
+    features = aligned(found.shape, np.float32)
+    features[...] = found
+    return dataclasses.replace(job, features=features, pictures=job.images, picture_shape=None)
+
+
+def _table_at(path: Path) -> RowFile | None:
+    path = path.expanduser()
+    return open_rows(path) if path.exists() and path.suffix.lower() in TABLES else None
+
+
+def _with_file(job: Job, asked: Asked, file: RowFile) -> tuple[Job, Sequence[Known], Outside | None]:
     if is_export(file):
-        return settle(job, [*job.known, read_export(job, file)])
+        return job, [*job.known, read_export(job, file)], None
     rows = job.like(file) if file.kind == job.kind else _ids_and_labels(job, asked, file)
     job = dataclasses.replace(job, notes=[*job.notes, *rows.notes])
     if rows.features is None:
@@ -58,8 +88,15 @@ def _with_file(job: Job, asked: Asked, file: RowFile) -> Job:
         ids = rows.ids.tolist()
         _demand_consistent(rows, ids, "the same id")
         places = places_of(job, file, str(asked.id_column or file.names[0]), ids, np.arange(len(ids)))
-        return settle(job, [*job.known, _known(rows, places, np.arange(len(places)))])
-    return settle(job, *_matched(job, rows))
+        return job, [*job.known, _known(rows, places, np.arange(len(places)))], None
+    known, outside = _matched(job, rows)
+    if asked.embeddings is None:
+        return job, known, outside
+    beside = len(outside.labels.codes)
+    if beside == len(rows.labels.codes):
+        raise InputError(f"{file.path}: none of its rows is a row of {job.path}, and others have no embeddings")
+    note = f"{file.path}: {counted(beside, 'row')} of it, without embeddings, are none of {job.path} and left out"
+    return dataclasses.replace(job, notes=[*job.notes, *([note] if beside else [])]), known, None
 
 
 def _ids_and_labels(job: Job, asked: Asked, file: RowFile) -> VerifiedRows:

@@ -28,6 +28,7 @@ class Roles(NamedTuple):
     verified: str | None = None
     right: str | None = None
     ignored: Sequence[str] = ()
+    featured: bool = True  # whether other columns, or pixels, become features
 
     def require(self, file: RowFile) -> None:
         """Every column that is named must be there, and have one role."""

@@ -54,6 +54,14 @@ class RowFile(Protocol):
         ...
 
 
+UNNAMED = "Unnamed: 0"  # as pandas calls the index that it wrote without a name
+
+
+def with_index(names: list[str]) -> list[str]:
+    """The names of columns, with one for the index that pandas writes first and without a name."""
+    return [UNNAMED, *names[1:]] if names and not names[0] and UNNAMED not in names else names
+
+
 def require_column(file: RowFile, name: str, option: str) -> None:
     if name not in file.names:
         raise InputError(

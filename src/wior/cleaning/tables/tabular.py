@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from wior.cleaning.tables.columns import Column, Ignored, Number
-from wior.cleaning.tables.delimited import UNNAMED
+from wior.cleaning.tables.columns import Column, Ignored, Number, Shown
 from wior.cleaning.tables.errors import MOST_SHOWN, InputError, counted, listed, shown
 from wior.cleaning.tables.job import Job, VerifiedRows
 from wior.cleaning.tables.roles import RoleColumns, Roles, gather, row_numbers
-from wior.cleaning.tables.row_file import RowFile
+from wior.cleaning.tables.row_file import UNNAMED, RowFile
 from wior.cleaning.tables.survey import Survey, note_on_far_number
 from wior.streaming.memory import aligned
 
@@ -29,16 +28,17 @@ def read_table(file: RowFile, roles: Roles) -> Job:
         )
     roles.require(file)
     reserved = {roles.label, roles.id, roles.verified, roles.right, *roles.ignored}
-    surveys = {name: Survey(file.rows) for name in file.names if name not in reserved and not _is_index(name)}
+    others = [name for name in file.names if name not in reserved and not _is_index(name)]
+    surveys = {name: Survey(file.rows) for name in others if roles.featured}
     found = RoleColumns(roles)
     gather(file, {**surveys, **found.by_name})
     if found.ids is not None:
         found.ids.require_different()
-    columns = {name: survey.column() for name, survey in surveys.items()}
-    used = {name: column for name, column in columns.items() if column.width}
+    columns: dict[str, Column] = {name: surveys[name].column() if roles.featured else Shown() for name in others}
+    used = {name: column for name, column in columns.items() if column.width or not roles.featured}
     fates = _fates(file, roles, columns, len(found.labels.numbers))
     ignored = {name: fate["why"] for name, fate in fates.items() if fate["kind"] == "ignored"}
-    if not used:
+    if not used and roles.featured:
         reasons = "; ".join(f"{shown(name)}: {why}" for name, why in list(ignored.items())[:MOST_SHOWN])
         raise InputError(f"{file.path} has no column to learn from" + (f" ({reasons})" if reasons else ""))
     labels = found.labels.all()

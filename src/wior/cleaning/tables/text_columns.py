@@ -22,6 +22,7 @@ COMMON, MOST_COMMON = 5, 200  # rows of a value, for a feature of its own; and h
 OF_NAMES = 48  # components
 MOST_NUMBERS = 150_000_000  # of a column of text in all rows
 IDENTIFIER = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{16,}")
+DIGITS = re.compile(r"[0-9]+")
 FEWEST_IDS = 20
 
 
@@ -110,6 +111,6 @@ def _words(text: str) -> float:
 
 
 def _are_ids(texts: Sequence[str]) -> bool:
-    letters = "".join(texts)
-    digits = sum(letter.isdigit() for letter in letters)
-    return 2 * digits >= len(letters) or all(IDENTIFIER.fullmatch(text) for text in texts)
+    """Whether they differ in their digits alone, or are long random numbers."""
+    skeletons = {DIGITS.sub("0", text) for text in texts}
+    return len(skeletons) == 1 or all(IDENTIFIER.fullmatch(text) for text in texts)
