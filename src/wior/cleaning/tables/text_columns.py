@@ -92,7 +92,7 @@ def column_of_texts(texts: Sequence[str], rows: int, missing: int, *, few: bool)
     free = words >= WORDS_OF_TEXT
     if few and not (free and 2 * len(counts) > len(texts)):
         return None
-    if not free and len(counts) == len(texts) >= FEWEST_IDS and _are_ids(texts):
+    if len(counts) == len(texts) >= FEWEST_IDS and _are_ids(texts):
         return Ignored("every value is another one, as ids are; --id names such a column")
     different = f"{len(counts):,} different values" + (" in a sample" if rows > len(texts) + missing else "")
     components = max(16, min(COMPONENTS, MOST_NUMBERS // rows))
