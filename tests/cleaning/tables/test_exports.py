@@ -40,6 +40,7 @@ def test_a_spreadsheet_may_have_saved_it_again(folder):
     job = looked_at("id;given;verified;chance\r\n2;1;0;0.5\r\n", table, None)
     assert known(job) == {1: "0.0"}
     assert "1 spelling of verified labels was matched: '0' as '0.0'" in job.notes
+    assert "export.csv: its cells are separated by ';'" in job.notes
 
 
 @pytest.mark.parametrize(

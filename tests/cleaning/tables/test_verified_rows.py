@@ -46,6 +46,15 @@ def test_a_column_of_right_labels_may_have_none_and_may_say_none(folder):
     assert known(rows("a,label,right\n1,none,\n2,y,None\n", verified_label="right")) == {1: "none"}
 
 
+def test_whole_numbers_say_that_nobody_looked_by_minus_one(folder):
+    np.savez("train.npz", X=np.eye(3), y=[0, 1, 1], right=[-1, 0, -1])
+    job = read(Asked(Path("train.npz"), verified_label="right"))
+    assert known(job) == {1: "0"}
+    assert "-1 in the column 'right' means that nobody looked" in job.notes
+    np.savez("train.npz", X=np.eye(3), y=[-1, 1, 1], right=[np.nan, -1, np.nan])
+    assert known(read(Asked(Path("train.npz"), verified_label="right"))) == {1: "-1"}
+
+
 def test_marks_and_right_labels_together(folder):
     job = rows(TABLE, verified_label="right", verified_column="ok", id_column="no")
     assert known(job) == {1: "x", 3: "y", 4: "x"}

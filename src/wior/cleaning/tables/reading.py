@@ -79,6 +79,8 @@ def _table_at(path: Path) -> RowFile | None:
 
 
 def _with_file(job: Job, asked: Asked, file: RowFile) -> tuple[Job, Sequence[Known], Outside | None]:
+    if file.kind != "images":
+        job = dataclasses.replace(job, notes=[*job.notes, *file.notes])
     if is_export(file):
         return job, [*job.known, read_export(job, file)], None
     rows = job.like(file) if file.kind == job.kind else _ids_and_labels(job, asked, file)

@@ -16,6 +16,7 @@ from wior.cleaning.tables.job import Known, Labels
 from wior.cleaning.tables.row_file import RowFile, require_column
 
 LONGEST = 200  # of an id or a label; every row has room for the longest one
+NOBODY = "-1"  # in place of a right label where whole numbers leave no room for a missing one
 MARKED = (*TRUE, "1", "1.0", "x")
 UNMARKED = (*FALSE, "0", "0.0", "")
 
@@ -162,6 +163,10 @@ class RoleColumns:
             known[-1] = known[-1]._replace(paired=False)
         if self.rights is not None:
             places, right = self.rights.all()
+            if NOBODY in right.names and NOBODY not in labels.names:
+                looked = right.codes != right.names.index(NOBODY)
+                places, right = places[looked], right._replace(codes=right.codes[looked])
+                notes.append(f"{NOBODY} in the column {shown(str(self.roles.right))} means that nobody looked")
             if not len(places):
                 notes.append(f"the column {shown(str(self.roles.right))} has no verified label")
             known.append(_known(path, str(self.roles.right), places, right))

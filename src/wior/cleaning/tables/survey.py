@@ -107,7 +107,7 @@ class Survey:
                 self.infinite = error
 
     def _add_texts(self, cells: Cells) -> None:
-        step = -(-self.rows // LEARNED_FROM)  # every so many rows; at once where their order means nothing
+        step = -(-self.rows // LEARNED_FROM)  # so that the sample is of all parts of the table
         places = np.arange(-cells.start % step, len(cells), step)
         chosen = cells.trimmed.take(pa.array(places))
         self.sample.append(chosen.filter(pa.array(~cells.missing[places])))
