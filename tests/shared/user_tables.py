@@ -33,7 +33,10 @@ def column(*cells, **options):
     """The features that a column of a CSV file becomes, beside a column of numbers."""
     lines = [f"{csv_cell(cell)},{i},{'ab'[i % 2]},{int(i == 0)}" for i, cell in enumerate(cells)]
     job = marked("\n".join(["it,n,label,ok", *lines]) + "\n", **options)
-    return job.features[:, :-1].tolist(), job.fates["it"]
+    fate = dict(job.fates["it"])
+    features = job.features[:, :-1]
+    assert fate.pop("width") == features.shape[1]
+    return features.tolist(), fate
 
 
 def names(job, codes):

@@ -38,7 +38,11 @@ def test_arrays_of_numbers(folder):
     assert job.fields == ["ok", "name_of_row", "X 1", "X 2"]
     assert job.records(np.array([2, 0])) == [["false", "r", "5.0", "7.0"], ["true", "p", "1.0", "2.0"]]
     assert known(job) == {0: "0"}
-    assert job.notes == ["array 'classes' is ignored: not asked for", "no verified row has the label '1'"]
+    assert job.notes == [
+        "array 'classes' is ignored: not asked for",
+        "1 row of the table is verified; 0 of them with another label than the given one",
+        "no verified row has the label '1'",
+    ]
     assert job.fates["X"] == {"kind": "numbers", "shape": [3, 2]}
     assert json.loads(json.dumps(job.fates))["y"] == {"kind": "label", "values": 2}
 
@@ -69,9 +73,9 @@ def test_verified_arrays(folder):
     verified = arrays("verified.npz", X=np.array([[3, 4], [9, 9]], np.uint8), y=[0, 1], ok=0)
     job = verified_by(train, verified, label=None)
     assert known(job) == {1: "0"}
-    assert job.outside_features.tolist() == [[3, 4], [9, 9]]
+    assert job.outside_features.tolist() == [[9, 9]]
     assert job.outside_features.dtype == np.float32
-    assert "1 training row found among the verified rows and not judged; 1 with" in job.notes[-1]
+    assert job.notes[-1] == "1 row of the table is verified; 1 of them with another label than the given one"
     with_ids = arrays("ids.npz", who=[1, 2, 3])
     verified = arrays("verified-ids.npz", X=np.array([[3.5, 4], [9, 9]]), y=[0, 1], who=[3, 4], ok=0)
     assert known(verified_by(with_ids, verified, label=None, id_column="who")) == {2: "0"}

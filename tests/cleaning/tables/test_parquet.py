@@ -37,19 +37,22 @@ def test_types_of_parquet(folder):
         **dict.fromkeys(["whole", "decimal", "half", "nans", "digits"], "number"),
         "flag": "boolean",
         **dict.fromkeys(["code", "large"], "category"),
-        **dict.fromkeys(["day", "when"], "dates"),
+        "day": "dates",
+        "when": "dates and times",
         "many": "values of the type list<element: int64>",
         "raw": "values of the type binary",
         "none": "no values",
-        "__index_level_0__": "the index of a pandas table",
+        "__index_level_0__": "the index of a pandas table, which numbers its rows",
         "label": "label",
         "ok": "verified",
     }
-    assert job.features.tolist() == [
+    assert job.features[:, :14].tolist() == [
         [1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1],
         [2.5, 1, 2, 2, 1.5, 1, 0, 1, 1, 0, 0, 0, 1, 2],
         [4, 0, 4, 4, 2, 0, 0, 0, 0, 0, 1, 1, 0, 3],
     ]
+    assert [job.fates[name]["width"] for name in ("day", "when")] == [3, 3]
+    assert job.features[:, 14].tolist() == [0, 1, 2]
     assert names(job, job.given) == ["3", "4", "3"]
     assert known(job) == {0: "3"}
     record = dict(zip(job.fields, job.records(np.array([2, 1]))[1], strict=True))

@@ -2,9 +2,10 @@
 
 from wior.cleaning.tables.asked import Asked
 from wior.cleaning.tables.errors import InputError
+from wior.cleaning.tables.frames import job_of
 from wior.cleaning.tables.job import UNKNOWN, Job
 from wior.cleaning.tables.opening import open_rows
 from wior.cleaning.tables.reading import read
 from wior.cleaning.tables.row_file import RowFile
 
-__all__ = ["UNKNOWN", "Asked", "InputError", "Job", "RowFile", "open_rows", "read"]
+__all__ = ["UNKNOWN", "Asked", "InputError", "Job", "RowFile", "job_of", "open_rows", "read"]

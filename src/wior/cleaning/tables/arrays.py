@@ -31,9 +31,11 @@ class ArrayFile:
     """The columns are the arrays of one number or text for each row."""
 
     kind = "arrays"
+    notes: Sequence[str] = ()
 
     def __init__(self, path: Path):
         self.path = path
+        self.suffix = path.suffix
         self._stamp = Stamp(path)
         self._columns: dict[str, np.ndarray] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -186,7 +188,7 @@ def read_arrays(file: RowFile, roles: Roles) -> Job:
     label = _label_name(file, roles.label)
     roles = roles._replace(label=label)
     roles.require(file)
-    found = RoleColumns(label, roles.id, roles.verified)
+    found = RoleColumns(roles)
     gather(file, found.by_name)
     if found.ids is not None:
         found.ids.require_different()
@@ -194,10 +196,12 @@ def read_arrays(file: RowFile, roles: Roles) -> Job:
     known = {label: {"kind": "label", "values": len(found.labels.numbers)}, file.features_name: _described(file)}
     known |= {name: {"kind": "id"} for name in [roles.id] if name}
     known |= {name: {"kind": "verified"} for name in [roles.verified] if name}
+    known |= {name: {"kind": "verified label"} for name in [roles.right] if name}
     fates = {name: known.get(name, {"kind": "ignored", "why": "not asked for"}) for name in file.shapes}
     shown_features = features.shape[1] if file.picture_shape is None and features.shape[1] <= MOST_FIELDS else 0
     labels = found.labels.all()
     classes = sorted(labels.names)
+    verified, notes = found.known(file.path)
     return Job(
         file,
         label,
@@ -209,8 +213,8 @@ def read_arrays(file: RowFile, roles: Roles) -> Job:
         fates,
         functools.partial(read_like, file, label, roles.id),
         file.picture_shape,
-        [f"array {shown(name)} is ignored: {fate['why']}" for name, fate in fates.items() if "why" in fate],
-        None if found.marks is None else found.marks.all(),
+        [*(f"array {shown(name)} is ignored: {fate['why']}" for name, fate in fates.items() if "why" in fate), *notes],
+        verified,
     )
 
 
@@ -225,7 +229,7 @@ def read_like(like: ArrayFile, label: str, id_name: str | None, file: RowFile) -
             f"{file.path}: {file.features_name} must be as in the training rows, {dtype} (n, {_shape(wanted)}), "
             f"got {file.features.dtype} (n, {_shape(found)})"
         )
-    rows = RoleColumns(label, id_name if id_name in file.names else None)
+    rows = RoleColumns(Roles(label, id_name if id_name in file.names else None))
     gather(file, rows.by_name)
     ids = None if rows.ids is None else rows.ids.all()
     return VerifiedRows(file.path, file.features.astype(dtype, copy=False), rows.labels.all(), ids)

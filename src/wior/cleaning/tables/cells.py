@@ -17,6 +17,7 @@ MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 NAMELESS = tuple(word for word in MISSING if word != "none")  # a class may well be called none
 TRUE = ("true", "yes", "t", "y")
 FALSE = ("false", "no", "f", "n")
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
 DATE = (
     r"^(\d{4}([-/.])\d{1,2}([-/.])\d{1,2}|\d{1,2}([-/.])\d{1,2}([-/.])(\d{4}|\d{2})"
     r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})"
@@ -33,6 +34,7 @@ class Cells:
     column: str
     start: int
     array: pa.Array
+    decimal_comma: bool = False  # whether 1,5 is a number
 
     def __len__(self) -> int:
         return len(self.array)
@@ -72,28 +74,59 @@ class Cells:
     def unreadable(self) -> str | None:
         """Why cells of this type are neither numbers nor texts."""
         kind = self.plain.type
-        if pa.types.is_temporal(kind):
-            return "dates"
-        readable = self.is_numeric or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+        readable = (
+            self.is_numeric or self.is_moment or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+        )
         return None if readable else f"values of the type {kind}"
 
     @property
     def is_numeric(self) -> bool:
         kind = self.plain.type
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        return bool(plain or pa.types.is_duration(kind))
+
+    @property
+    def is_moment(self) -> bool:
+        kind = self.plain.type
+        return bool(pa.types.is_temporal(kind) and not pa.types.is_duration(kind))
 
     @functools.cached_property
     def numbers(self) -> np.ndarray | None:
         """(k,) of float64, nan where a cell is missing; `None` where some cell is no number."""
+        if pa.types.is_duration(self.plain.type):
+            return _floats(pc.cast(pc.cast(self.plain, pa.int64()), pa.float64()))
         if self.is_numeric:
             return _floats(pc.cast(self.plain, pa.float64(), safe=False))
         try:
-            return _floats(pc.cast(self.texts, pa.float64()))
+            return _floats(pc.cast(self._numerals, pa.float64()))
         except pa.ArrowInvalid:
             pass
-        present = pc.if_else(pa.array(self.missing), pa.scalar(None, pa.string()), self.trimmed)
+        present = pc.if_else(pa.array(self.missing), pa.scalar(None, pa.string()), self._numerals)
         try:
             return _floats(pc.cast(present, pa.float64()))
+        except pa.ArrowInvalid:
+            return None
+
+    @functools.cached_property
+    def _numerals(self) -> pa.Array:
+        """The texts as numbers are written with a point."""
+        return pc.replace_substring(self.trimmed, ",", ".") if self.decimal_comma else self.trimmed
+
+    @functools.cached_property
+    def strange(self) -> np.ndarray:
+        """(k,) of bool: the cells that are neither missing nor numbers."""
+        if self.numbers is not None:
+            return np.zeros(len(self), bool)
+        return ~_flags(pc.match_substring_regex(self._numerals, NUMBER)) & ~self.missing
+
+    @functools.cached_property
+    def numbers_or_missing(self) -> np.ndarray | None:
+        """(k,) of float64, nan where a cell is missing or no number; `None` where it cannot be."""
+        if self.numbers is not None:
+            return self.numbers
+        absent = pa.array(self.strange | self.missing)
+        try:
+            return _floats(pc.cast(pc.if_else(absent, pa.scalar(None, pa.string()), self._numerals), pa.float64()))
         except pa.ArrowInvalid:
             return None
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wior.cleaning.tables.cells import FALSE, MISSING, TRUE, Cells
-from wior.cleaning.tables.errors import InputError, shown
+from wior.cleaning.tables.cells import FALSE, TRUE, Cells
+from wior.cleaning.tables.errors import shown
 
-MOST_CATEGORIES = 50
-MOST_COUNTED = 1000  # different texts of a column
 LARGEST = float(np.finfo(np.float32).max)
-PAIRS = [set(pair) for pair in zip(TRUE, FALSE, strict=True)]
 
 
 class Column(Protocol):
@@ -28,6 +26,11 @@ class Column(Protocol):
     @property
     def report(self) -> Mapping[str, Any]: ...
 
+    @property
+    def exact(self) -> bool:
+        """Whether different cells have different features, or mean the same."""
+        ...
+
     def fill(self, cells: Cells, out: np.ndarray) -> int:
         """Writes the features of the cells into `out` (k, width); how many cells hold what the training table lacks."""
         ...
@@ -37,8 +40,10 @@ class Column(Protocol):
 class Number:
     """The number, the mean where it is missing, and with an indicator whether it is."""
 
+    exact: ClassVar[bool] = True
     mean: float
     missing: int
+    strange: int = 0  # of those missing, the cells that are no numbers
 
     @property
     def width(self) -> int:
@@ -46,14 +51,16 @@ class Number:
 
     @property
     def report(self) -> Mapping[str, Any]:
-        return _report("number", self.missing)
+        return report_of("number", self.width, self.missing, **({"no_numbers": self.strange} if self.strange else {}))
 
     def fill(self, cells: Cells, out: np.ndarray) -> int:
         numbers = cells.numbers
+        if numbers is None and self.strange:
+            numbers = cells.numbers_or_missing
         if numbers is None:
             place = _first_that_is_no_number(cells)
             raise cells.error(place, f"{shown(cells.text(place))} is not a number, as it is in the training table")
-        _require_finite(cells, numbers)
+        require_finite(cells, numbers)
         absent = np.isnan(numbers)
         out[:, 0] = np.where(absent, self.mean, numbers) + 0.0  # so that -0 equals 0 in every bit
         if self.missing:
@@ -65,6 +72,7 @@ class Number:
 class Boolean:
     """1 where it is true, and with an indicator whether it is missing."""
 
+    exact: ClassVar[bool] = True
     missing: int
 
     @property
@@ -73,7 +81,7 @@ class Boolean:
 
     @property
     def report(self) -> Mapping[str, Any]:
-        return _report("boolean", self.missing)
+        return report_of("boolean", self.width, self.missing)
 
     def fill(self, cells: Cells, out: np.ndarray) -> int:
         true = cells.among(TRUE)
@@ -89,6 +97,7 @@ class Boolean:
 class Category:
     """One feature for each value, 1 where it is that one; a missing cell is a value of its own."""
 
+    exact: ClassVar[bool] = True
     values: tuple[str, ...]
     missing: int
 
@@ -98,7 +107,7 @@ class Category:
 
     @property
     def report(self) -> Mapping[str, Any]:
-        return {**_report("category", self.missing), "values": len(self.values)}
+        return report_of("category", self.width, self.missing, values=len(self.values))
 
     def fill(self, cells: Cells, out: np.ndarray) -> int:
         places = pc.fill_null(pc.index_in(cells.trimmed, value_set=pa.array(self.values, pa.string())), -1).to_numpy()
@@ -111,98 +120,46 @@ class Category:
 
 
 @dataclass(frozen=True)
-class Ignored:
-    """No feature."""
+class Shown:
+    """No feature, and part of what is compared with verified rows."""
 
-    why: str
-    width = 0
+    exact: ClassVar[bool] = False
+    width: ClassVar[int] = 0
 
     @property
     def report(self) -> Mapping[str, Any]:
-        return {"kind": "ignored", "why": self.why}
+        return {"kind": "shown", "width": 0, "why": "the embeddings stand for it"}
 
     def fill(self, cells: Cells, out: np.ndarray) -> int:
         return 0
 
 
-class Survey:
-    """Finds what a column is, some of its cells at a time."""
+@dataclass(frozen=True)
+class Ignored:
+    """No feature."""
 
-    def __init__(self) -> None:
-        self.rows = self.missing = 0
-        self.unreadable: str | None = None
-        self.numbers = self.dates = True
-        self.total, self.low, self.high = 0.0, np.inf, -np.inf
-        self.infinite: InputError | None = None
-        self.values: set[str] = set()
+    exact: ClassVar[bool] = True
+    width: ClassVar[int] = 0
+    why: str
 
-    def add(self, cells: Cells) -> None:
-        self.rows += len(cells)
-        self.unreadable = self.unreadable or cells.unreadable
-        if self.unreadable:
-            return
-        numbers = cells.numbers if self.numbers else None
-        if numbers is not None:
-            self._add_numbers(cells, numbers)
-        else:
-            self.numbers = False
-            self.missing += int(cells.missing.sum())
-            self.dates = self.dates and cells.all_dates()
-        if not cells.is_numeric and len(self.values) <= MOST_COUNTED:
-            # some more than are counted, since those that mean missing go
-            different = pc.unique(cells.trimmed).slice(0, 2 * MOST_COUNTED).to_pylist()
-            self.values.update(text for text in different if text.lower() not in MISSING)
+    @property
+    def report(self) -> Mapping[str, Any]:
+        return {"kind": "ignored", "width": 0, "why": self.why}
 
-    def column(self) -> Column:
-        """Raises where a number is infinite."""
-        if self.unreadable:
-            return Ignored(self.unreadable)
-        if self.missing == self.rows:
-            return Ignored("no values")
-        if self.numbers:
-            if self.infinite:
-                raise self.infinite
-            constant = self.low == self.high and not self.missing
-            return Ignored("constant") if constant else Number(self.total / (self.rows - self.missing), self.missing)
-        words = {value.lower() for value in self.values}
-        boolean = any(words <= pair for pair in PAIRS)
-        if len(words if boolean else self.values) == 1 and not self.missing:
-            return Ignored("constant")
-        if self.dates:
-            return Ignored("dates")
-        if boolean:
-            return Boolean(self.missing)
-        if len(self.values) > MOST_CATEGORIES:
-            number = f"more than {MOST_COUNTED}" if len(self.values) > MOST_COUNTED else str(len(self.values))
-            return Ignored(f"text with {number} different values")
-        return Category(tuple(sorted(self.values)), self.missing)
-
-    def _add_numbers(self, cells: Cells, numbers: np.ndarray) -> None:
-        present = numbers[~np.isnan(numbers)]
-        self.missing += len(numbers) - len(present)
-        if not len(present):
-            return
-        self.dates = False
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.total += float(present.sum())
-        self.low, self.high = min(self.low, float(present.min())), max(self.high, float(present.max()))
-        if self.infinite is None and max(-self.low, self.high) > LARGEST:
-            try:
-                _require_finite(cells, numbers)
-            except InputError as error:
-                self.infinite = error
+    def fill(self, cells: Cells, out: np.ndarray) -> int:
+        return 0
 
 
-def _require_finite(cells: Cells, numbers: np.ndarray) -> None:
+def require_finite(cells: Cells, numbers: np.ndarray) -> None:
     beyond = np.flatnonzero(np.abs(numbers) > LARGEST)
     if len(beyond):
         raise cells.error(beyond[0], f"{shown(cells.text(beyond[0]))} is infinite or too large")
 
 
 def _first_that_is_no_number(cells: Cells) -> int:
-    alone = (Cells(cells.path, cells.column, 0, cells.array[place : place + 1]) for place in range(len(cells)))
+    alone = (dataclasses.replace(cells, start=0, array=cells.array[place : place + 1]) for place in range(len(cells)))
     return next(place for place, cell in enumerate(alone) if cell.numbers is None)
 
 
-def _report(kind: str, missing: int) -> dict[str, Any]:
-    return {"kind": kind, **({"missing": missing} if missing else {})}
+def report_of(kind: str, width: int, missing: int, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "width": width, **({"missing": missing} if missing else {}), **more}

@@ -17,30 +17,38 @@ import pyarrow as pa
 import pyarrow.csv
 
 from wior.cleaning.tables.cells import Cells
-from wior.cleaning.tables.delimited_text import CARRIAGE_RETURN, LINE_FEED, Delimited
+from wior.cleaning.tables.delimited_text import CARRIAGE_RETURN, LINE_FEED, Delimited, delimiter_of
 from wior.cleaning.tables.errors import InputError, at, counted
-from wior.cleaning.tables.row_file import Stamp, require_names
+from wior.cleaning.tables.row_file import require_names, with_index
+from wior.cleaning.tables.text_source import TextSource
 
 PIECE = 8 << 20
+SNIFFED = 1 << 16  # bytes in which the delimiter is looked for
 LONGEST_ROW = 64 << 20  # beyond this a quotation mark was not closed
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class DelimitedFile:
-    """A file with a header, in UTF-8."""
+    """A file with a header; its delimiter is the usual one, or another where that one does not fit."""
 
     kind = "table"
 
-    def __init__(self, path: Path, delimiter: bytes = b","):
+    def __init__(self, path: Path, usual: bytes = b","):
         self.path = path
-        self._text = Delimited(delimiter)
-        self._stamp = Stamp(path)
+        self._source = TextSource(path)
+        self.suffix = self._source.suffix
+        self.notes = list(self._source.notes)
         try:
-            with path.open("rb") as file:
+            with self._source.opened() as file:
+                delimiter = delimiter_of(file.read(SNIFFED).removeprefix(BYTE_ORDER_MARK), usual)
+                self._text = Delimited(delimiter)
+                file.seek(0)
                 header, self._starts = self._look_through(file)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
-        self.names = self._text.cells(header)
+        if delimiter != usual:
+            self.notes.append(f"{path}: its cells are separated by {delimiter.decode()!r}")
+        self.names = with_index(self._text.cells(header))
         require_names(path, self.names)
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
@@ -52,12 +60,13 @@ class DelimitedFile:
         wanted = {name: str(self._numbers[name]) for name in names}
         for first, content in self._pieces():
             columns = self._parsed(content, first, list(wanted.values()))
-            yield {name: Cells(self.path, name, first, columns[number]) for name, number in wanted.items()}
+            comma = self._text.delimiter == b";"  # where the comma is not between cells, it is in numbers
+            yield {name: Cells(self.path, name, first, columns[number], comma) for name, number in wanted.items()}
 
     def records(self, places: np.ndarray, names: Sequence[str]) -> list[list[str]]:
         wanted = [self._numbers[name] for name in names]
         found = []
-        with self._opened() as file:
+        with self._source.opened() as file:
             for start, stop in zip(self._starts[places].tolist(), self._starts[places + 1].tolist(), strict=True):
                 file.seek(start)
                 cells = self._text.cells(file.read(stop - start))
@@ -68,7 +77,7 @@ class DelimitedFile:
         column = self._numbers[label]
         touched = ~keep
         touched[list(changes)] = True
-        with self._opened() as file, path.open("xb") as out:
+        with self._source.opened() as file, self._source.written(path) as out:
             out.write(file.read(self._starts[0]))
             for first, content in self._pieces():
                 done = 0
@@ -80,13 +89,9 @@ class DelimitedFile:
                     done = stop
                 out.write(content[done:])
 
-    def _opened(self) -> BinaryIO:
-        self._stamp.check()
-        return self.path.open("rb")
-
     def _pieces(self) -> Iterator[tuple[int, bytes]]:
         """Whole rows, some megabytes at a time, and the place of the first."""
-        with self._opened() as file:
+        with self._source.opened() as file:
             file.seek(self._starts[0])
             first = 0
             while first < self.rows:

@@ -15,6 +15,31 @@ INSIDE = rb'[^"]*+(?:""[^"]*+)*+'
 IN_QUOTES = re.compile(rb'"(%s)"(.*)' % INSIDE, re.DOTALL)
 
 
+DELIMITERS = (b",", b";", b"\t", b"|")
+RECORDS = 50
+
+
+def delimiter_of(text: bytes, usual: bytes) -> bytes:
+    """What separates the cells of a text, or of its beginning: the usual one where all records have equally many cells,
+    else the one by which they have, and most.
+    """
+    cells = {delimiter: _cells_of_each(text, delimiter) for delimiter in (usual, *DELIMITERS)}
+    if cells[usual] > 1:
+        return usual
+    best = max(cells, key=lambda delimiter: cells[delimiter])
+    return best if cells[best] > 1 else usual
+
+
+def _cells_of_each(text: bytes, delimiter: bytes) -> int:
+    """How many cells every record has; 0 where they have not equally many."""
+    own = Delimited(delimiter)
+    ends = own.record_ends(text, final=False)[:RECORDS].tolist()
+    ends = ends or own.record_ends(text, final=True)[:RECORDS].tolist()
+    records = [text[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
+    counts = {own.count(record) for record in records if record.strip(b"\r\n")}
+    return counts.pop() if len(counts) == 1 else 0
+
+
 class Delimited:
     """Text of one delimiter, a byte."""
 
@@ -53,6 +78,9 @@ class Delimited:
         if b'"' not in record:
             return [cell.decode() for cell in record.rstrip(b"\r\n").split(self.delimiter)]
         return [_content(record[start:stop]).decode() for start, stop in self._spans(record)]
+
+    def count(self, record: bytes) -> int:
+        return record.count(self.delimiter) + 1 if b'"' not in record else len(self._spans(record))
 
     def with_cell(self, record: bytes, place: int, text: str) -> bytes:
         """The record with one cell replaced and every other byte as it was."""

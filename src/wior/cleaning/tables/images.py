@@ -46,6 +46,7 @@ class ImageFolder:
     """The columns are the images' names, class/name.png, and their classes."""
 
     kind = "images"
+    suffix = ""
     names: Sequence[str] = (IMAGE, CLASS)
 
     def __init__(self, path: Path):

@@ -36,11 +36,25 @@ class VerifiedRows(NamedTuple):
     """The rows of a verified file, with the features of the rows to judge."""
 
     path: Path
-    features: np.ndarray
+    features: np.ndarray | None  # None: it has ids and labels alone
     labels: Labels
     ids: np.ndarray | None = None  # where they are to be matched by ids
     names: np.ndarray | None = None  # of image files, for messages
     notes: Sequence[str] = ()
+    keys: Sequence[bytes] | None = None  # equal where rows are; None: the bytes of the features are
+
+
+class Known(NamedTuple):
+    """The right labels of k rows of the table, as one source has them."""
+
+    source: str  # for messages
+    places: np.ndarray  # (k,)
+    labels: Labels
+    where: Callable[[int], str]  # where the source speaks of the i-th of them
+    paired: bool = True  # whether the given label is the one from before somebody looked
+    chances: np.ndarray | float = np.nan
+    same: str = "the same row"  # by what they are known to be the same row
+    beside_given: bool = False  # whether the source names the given label too, which was found to be the table's
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +72,7 @@ class Job:
     like: Callable[[RowFile], VerifiedRows]  # reads verified rows, with features as these rows have
     picture_shape: tuple[int, ...] | None = None  # (h, w) or (h, w, 3) where the features of a row are a picture
     notes: Sequence[str] = ()  # for the user, one line each
-    marked: np.ndarray | None = None  # (n,) of bool: the verified column
+    known: Sequence[Known] = ()  # what columns of the table say of right labels, until all sources are settled
     pictures: Callable[[np.ndarray], np.ndarray] | None = None  # of places, where the features are something else
     probabilities: np.ndarray | None = None  # (n, classes): what a model of the user's own says of every row
     right: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (n,) places, or UNKNOWN
@@ -66,6 +80,7 @@ class Job:
     chances: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     # (n,) of bool: of a verified row, whether the label given is the one from before somebody looked
     paired: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+    keys: Callable[[], Sequence[bytes]] | None = None  # (n,) equal where rows are; None: the bytes of the features are
     # verified rows that are none of the n
     outside_features: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0), np.float32))
     outside: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))  # (m,) places in classes
@@ -106,7 +121,7 @@ class Job:
         keep = np.asarray(keep, bool)
         if keep.shape != self.given.shape:
             raise ValueError(f"keep must have shape {self.given.shape}, one value for each row, got {keep.shape}")
-        path = target / f"cleaned{self.path.suffix}" if target.is_dir() else target
+        path = target / f"cleaned{self.file.suffix}" if target.is_dir() else target
         write_copy(self.file, path, self.label, keep, {} if changes is None else changes)
         return path
 
@@ -116,7 +131,7 @@ def write_copy(file: RowFile, path: Path, label: str, keep: np.ndarray, changes:
     source = file.path.resolve()
     if source in (path.resolve(), *path.resolve().parents):
         raise InputError(f"{path} is the input or lies in it; give another name for the output")
-    if file.kind != "images" and path.suffix.lower() != source.suffix.lower():
-        raise InputError(f"{path} must end in {source.suffix}, as the input does: it is written in the same format")
+    if not path.name.lower().endswith(file.suffix.lower()):
+        raise InputError(f"{path} must end in {file.suffix}, the format in which a copy of {file.path} is written")
     with staged(path) as unfinished:
         file.write(unfinished, label, keep, changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,11 @@ PANDAS = b"pandas"
 
 class ParquetFile:
     kind = "table"
+    notes: Sequence[str] = ()
 
     def __init__(self, path: Path):
         self.path = path
+        self.suffix = path.suffix
         self._stamp = Stamp(path)
         with self._opened() as file:
             self._schema = file.schema_arrow
@@ -52,22 +54,36 @@ class ParquetFile:
         return [list(texts) for texts in zip(*columns, strict=True)]
 
     def write(self, path: Path, label: str, keep: np.ndarray, changes: Mapping[int, str]) -> None:
-        field = self._schema.field(label)
-        kind = type_for(field.type, changes.values())
-        schema = self._schema
-        if kind != field.type:
-            schema = schema.set(schema.get_field_index(label), pa.field(label, kind, field.nullable, field.metadata))
-            # what pandas noted of the column's type is no longer so
-            schema = schema.with_metadata({k: v for k, v in (schema.metadata or {}).items() if k != PANDAS})
-        places = np.array(sorted(changes), np.int64)
+        schema = self.schema_with(label, changes.values())
         with pyarrow.parquet.ParquetWriter(path, schema, compression=self._compression) as writer:
-            for start, batch in self._batches(self.names):
-                own = places[slice(*np.searchsorted(places, [start, start + len(batch)]))]
-                texts = [changes[place] for place in own.tolist()]
-                labels = relabeled(batch.column(label), kind, own - start, texts)
-                columns = [labels if name == label else batch.column(name) for name in self.names]
-                changed = pa.RecordBatch.from_arrays(columns, schema=schema)
-                writer.write_batch(changed.filter(pa.array(keep[start : start + len(batch)])))
+            for batch in self.changed(label, keep, changes, schema):
+                writer.write_batch(batch)
+
+    def schema_with(self, label: str, texts: Iterable[str] | None) -> pa.Schema:
+        """The schema in which these labels can be; `None`: labels as text."""
+        field = self._schema.field(label)
+        kind = pa.string() if texts is None else type_for(field.type, texts)
+        if kind == field.type:
+            return self._schema
+        number = self._schema.get_field_index(label)
+        schema = self._schema.set(number, pa.field(label, kind, field.nullable, field.metadata))
+        # what pandas noted of the column's type is no longer so
+        return schema.with_metadata({k: v for k, v in (schema.metadata or {}).items() if k != PANDAS})
+
+    def changed(
+        self, label: str, keep: np.ndarray, changes: Mapping[int, str], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows with `keep`, with other labels by place, as the schema has them."""
+        places = np.array(sorted(changes), np.int64)
+        kind = schema.field(label).type
+        for start, batch in self._batches(self.names):
+            own = places[slice(*np.searchsorted(places, [start, start + len(batch)]))]
+            texts = [changes[place] for place in own.tolist()]
+            labels = relabeled(batch.column(label), kind, own - start, texts)
+            columns = [
+                labels if name == label else batch.column(name).cast(schema.field(name).type) for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema).filter(pa.array(keep[start : start + len(batch)]))
 
     def _batches(self, names: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         rows = int(np.clip(BATCH_BYTES // (8 * max(len(names), 1)), 1, MOST_ROWS))

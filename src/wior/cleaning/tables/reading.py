@@ -1,120 +1,162 @@
-"""`read`: rows to judge and verified rows, as the job to find wrong labels."""
+"""`read`: rows with labels, and all that is known of the right ones, as the job to find wrong labels."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from wior.cleaning.tables.arrays import read_arrays
 from wior.cleaning.tables.asked import Asked
-from wior.cleaning.tables.errors import InputError, counted, listed, shown
+from wior.cleaning.tables.errors import InputError, at, counted, listed
+from wior.cleaning.tables.exports import find_ids, is_export, places_of, read_export
 from wior.cleaning.tables.images import read_images
-from wior.cleaning.tables.job import UNKNOWN, Job, Labels, VerifiedRows
+from wior.cleaning.tables.job import Job, Known, Labels, VerifiedRows
 from wior.cleaning.tables.opening import open_rows
-from wior.cleaning.tables.roles import Roles
+from wior.cleaning.tables.roles import RoleColumns, Roles, gather
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.tabular import read_table
+from wior.cleaning.tables.vectors import TABLES, read_embeddings, read_probabilities
+from wior.cleaning.tables.verified_rows import Outside, settle
+from wior.cleaning.tables.vocabulary import spelling
+from wior.streaming.memory import aligned
 
 READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
     "table": read_table,
     "arrays": read_arrays,
     "images": read_images,
 }
-KINDS = {"table": "a table: CSV, TSV or Parquet", "arrays": "arrays: .npz", "images": "a folder of images"}
+KINDS = {"table": "a table", "arrays": "arrays: .npz", "images": "a folder of images"}
 
 
 def read(asked: Asked) -> Job:
-    """The rows of `train`, and those whose labels are right: the rows of `verified`, or those marked in a column."""
-    verified = asked.verified
-    if (verified is None) == (asked.verified_column is None):
-        raise InputError(
-            f"give {'either' if verified else 'one of'} --verified, a file of verified rows, "
-            "or --verified-column, a column that marks them" + (", not both" if verified else "")
-        )
-    file = open_rows(asked.train)
-    job = READERS[file.kind](file, Roles(asked.label, asked.id_column, asked.verified_column, asked.ignore))
-    if verified is None:
-        job = _with_marked(job, str(asked.verified_column))
-    else:
-        other = open_rows(verified)
-        if other.kind != file.kind:
-            raise InputError(f"{other.path} must be as the training rows are, {KINDS[file.kind]}")
-        job = _with_verified(job, job.like(other))
-    if not len(job.judged):
-        raise InputError(f"{file.path}: every row is verified, none is left to be judged")
-    return dataclasses.replace(job, notes=[*job.notes, *_notes_on_classes(job)])
+    """The rows of `train`, and what is known of their right labels, by columns of it and by a file of verified rows.
+
+    Nothing need be known.
+    """
+    return read_rows(open_rows(asked.train), asked)
 
 
-def _with_marked(job: Job, column: str) -> Job:
-    assert job.marked is not None
-    places = np.flatnonzero(job.marked)
-    if not len(places):
-        raise InputError(f"{job.path}: no row is marked as verified in the column {shown(column)}")
-    right = np.where(job.marked, job.given, UNKNOWN).astype(np.int32)
-    return dataclasses.replace(job, right=right, outside_features=job.features[places], outside=job.given[places])
-
-
-def _with_verified(job: Job, rows: VerifiedRows) -> Job:
-    classes = sorted({*job.classes, *rows.labels.names})
-    given, verified = Labels(job.given, job.classes).among(classes), rows.labels.among(classes)
-    right = match(job, rows, verified)
-    return dataclasses.replace(
-        job,
-        classes=classes,
-        given=given,
-        right=right,
-        outside_features=rows.features,
-        outside=verified,
-        notes=[*job.notes, *rows.notes, *_notes_on_known(given, right)],
+def read_rows(file: RowFile, asked: Asked) -> Job:
+    """As `read`, of rows that are open."""
+    if asked.verified_label is not None and file.kind == "images":
+        raise InputError(f"{file.path}: --verified-label is for tables; give a file or a folder by --verified")
+    roles = Roles(
+        asked.label,
+        asked.id_column,
+        asked.verified_column,
+        asked.verified_label,
+        asked.ignore,
+        featured=asked.embeddings is None,
     )
+    job = READERS[file.kind](file, roles)
+    if asked.embeddings is not None:
+        job = _embedded(job, asked.embeddings, asked.id_column)
+    known, outside = job.known, None
+    if asked.verified is not None:
+        job, known, outside = _with_file(job, asked, open_rows(asked.verified))
+    job = settle(job, known, outside)
+    if asked.probabilities is not None:
+        path = asked.probabilities
+        probabilities, notes = read_probabilities(path, job, asked.id_column, _table_at(path))
+        job = dataclasses.replace(job, probabilities=probabilities, notes=[*job.notes, *notes])
+    return job
 
 
-def match(job: Job, rows: VerifiedRows, verified: np.ndarray) -> np.ndarray:
-    """(n,) The right label of the rows that are verified ones, by their ids or else by all their features."""
-    right = np.full(len(job.ids), UNKNOWN, np.int32)
-    by_id = rows.ids is not None
-    keys = rows.ids.tolist() if rows.ids is not None else [row.tobytes() for row in rows.features]
-    labels = _one_label_each(rows, keys, verified, "the same id" if by_id else "the same features")
-    for place, key in enumerate(job.ids.tolist() if by_id else (row.tobytes() for row in job.features)):
-        if key in labels:
-            right[place] = labels[key]
-    return right
+def _embedded(job: Job, path: Path, id_column: str | None) -> Job:
+    """The job with these features; what was there to look at stays."""
+    found = read_embeddings(path, job, id_column, _table_at(path))
+    features = aligned(found.shape, np.float32)
+    features[...] = found
+    return dataclasses.replace(job, features=features, pictures=job.images, picture_shape=None)
 
 
-def _one_label_each(
-    rows: VerifiedRows, keys: Sequence[str | bytes], verified: np.ndarray, what: str
-) -> dict[str | bytes, int]:
+def _table_at(path: Path) -> RowFile | None:
+    path = path.expanduser()
+    return open_rows(path) if path.exists() and path.suffix.lower() in TABLES else None
+
+
+def _with_file(job: Job, asked: Asked, file: RowFile) -> tuple[Job, Sequence[Known], Outside | None]:
+    if file.kind != "images":
+        job = dataclasses.replace(job, notes=[*job.notes, *file.notes])
+    if is_export(file):
+        return job, [*job.known, read_export(job, file)], None
+    rows = job.like(file) if file.kind == job.kind else _ids_and_labels(job, asked, file)
+    job = dataclasses.replace(job, notes=[*job.notes, *rows.notes])
+    if rows.features is None:
+        assert rows.ids is not None
+        ids = rows.ids.tolist()
+        _demand_consistent(rows, ids, "the same id")
+        places = places_of(job, file, str(asked.id_column or file.names[0]), ids, np.arange(len(ids)))
+        return job, [*job.known, _known(rows, places, np.arange(len(places)))], None
+    known, outside = _matched(job, rows)
+    if asked.embeddings is None:
+        return job, known, outside
+    beside = len(outside.labels.codes)
+    if beside == len(rows.labels.codes):
+        raise InputError(f"{file.path}: none of its rows is a row of {job.path}, and others have no embeddings")
+    note = f"{file.path}: {counted(beside, 'row')} of it, without embeddings, are none of {job.path} and left out"
+    return dataclasses.replace(job, notes=[*job.notes, *([note] if beside else [])]), known, None
+
+
+def _ids_and_labels(job: Job, asked: Asked, file: RowFile) -> VerifiedRows:
+    """A table that names rows of arrays or images by their ids."""
+    id_column, label = asked.id_column, job.label
+    if job.kind == "images":
+        id_column, label = job.file.names
+    if file.kind != "table" or id_column not in file.names or label not in file.names:
+        other = "" if job.kind == "table" else ", or a table of ids and labels"
+        raise InputError(f"{file.path} must be as the training rows are, {KINDS[job.kind]}{other}")
+    found = RoleColumns(Roles(label, id_column))
+    gather(file, found.by_name)
+    assert found.ids is not None
+    return VerifiedRows(Path(file.path), None, found.labels.all(), found.ids.all())
+
+
+def _matched(job: Job, rows: VerifiedRows) -> tuple[list[Known], Outside]:
+    """The verified rows that are rows of the job, by their ids or else by all their cells; and those that are not."""
+    assert rows.features is not None
+    if rows.ids is not None:
+        ids = rows.ids.tolist()
+        _demand_consistent(rows, ids, "the same id")
+        found = find_ids(job, ids)
+        numbers = np.flatnonzero(found >= 0)
+        places = found[numbers]
+    else:
+        keys = [row.tobytes() for row in rows.features] if rows.keys is None else list(rows.keys)
+        _demand_consistent(rows, keys, "the same features")
+        own = (row.tobytes() for row in job.features) if job.keys is None else iter(job.keys())
+        first = {key: number for number, key in reversed(list(enumerate(keys)))}
+        pairs = [(place, first[key]) for place, key in enumerate(own) if key in first]
+        places, numbers = np.array(pairs, np.int64).reshape(-1, 2).T
+        met = {keys[number] for number in numbers.tolist()}
+        found = np.array([0 if key in met else -1 for key in keys], np.int64)
+    beside = np.flatnonzero(found < 0)
+    outside = Outside(rows.features[beside], Labels(rows.labels.codes[beside], rows.labels.names))
+    return [*job.known, _known(rows, places, numbers)], outside
+
+
+def _known(rows: VerifiedRows, places: np.ndarray, numbers: np.ndarray) -> Known:
+    """Rows of the job, in these places, that are the verified rows of these numbers."""
+    labels = Labels(rows.labels.codes[numbers], rows.labels.names)
+    return Known(str(rows.path), places, labels, lambda at: where(rows, int(numbers[at])), same="the same id")
+
+
+def _demand_consistent(rows: VerifiedRows, keys: Sequence[str | bytes], what: str) -> None:
+    """Rows that are none of the table must not contradict each other either."""
+    spelled = [spelling(name) for name in rows.labels.names]
     firsts: dict[str | bytes, int] = {}
-    for place, key in enumerate(keys):
-        first = firsts.setdefault(key, place)
-        if verified[first] != verified[place]:
-            named = [f"row {row + 1}" if rows.names is None else rows.names[row] for row in (first, place)]
-            labels = [rows.labels.name(row) for row in (first, place)]
+    for number, key in enumerate(keys):
+        first = firsts.setdefault(key, number)
+        if spelled[rows.labels.codes[first]] != spelled[rows.labels.codes[number]]:
+            named = [f"row {at + 1}" if rows.names is None else rows.names[at] for at in (first, number)]
+            labels = [rows.labels.name(at) for at in (first, number)]
             raise InputError(
                 f"{rows.path}: {named[0]} and {named[1]} have {what} and different labels, {listed(labels)}"
             )
-    return {key: int(verified[first]) for key, first in firsts.items()}
 
 
-def _notes_on_known(given: np.ndarray, right: np.ndarray) -> list[str]:
-    known = right != UNKNOWN
-    if not known.any():
-        return []
-    found = counted(int(known.sum()), "training row")
-    other = int((given[known] != right[known]).sum())
-    return [f"{found} found among the verified rows and not judged; {other:,} with another label than the verified one"]
-
-
-def _notes_on_classes(job: Job) -> list[str]:
-    if len(job.classes) < 2:
-        raise InputError(f"{job.path}: all labels are {listed(job.classes)}; there must be two classes at least")
-    given, right = (np.bincount(codes, minlength=len(job.classes)) > 0 for codes in (job.given, job.outside))
-    names = np.array(job.classes)
-    notes = []
-    if (given & ~right).any():
-        notes.append(f"no verified row has the label {listed(names[given & ~right])}")
-    if (right & ~given).any():
-        notes.append(f"no training row has the label {listed(names[right & ~given])}, which verified rows have")
-    return notes
+def where(rows: VerifiedRows, number: int) -> str:
+    return at(rows.path, number + 1) if rows.names is None else f"{rows.path}/{rows.names[number]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,10 +12,11 @@ import pyarrow.compute as pc
 
 from wior.cleaning.tables.cells import FALSE, NAMELESS, TRUE, Cells
 from wior.cleaning.tables.errors import InputError, at, shown
-from wior.cleaning.tables.job import Labels
+from wior.cleaning.tables.job import Known, Labels
 from wior.cleaning.tables.row_file import RowFile, require_column
 
 LONGEST = 200  # of an id or a label; every row has room for the longest one
+NOBODY = "-1"  # in place of a right label where whole numbers leave no room for a missing one
 MARKED = (*TRUE, "1", "1.0", "x")
 UNMARKED = (*FALSE, "0", "0.0", "")
 
@@ -25,11 +27,14 @@ class Roles(NamedTuple):
     label: str | None
     id: str | None = None
     verified: str | None = None
+    right: str | None = None
     ignored: Sequence[str] = ()
+    featured: bool = True  # whether other columns, or pixels, become features
 
     def require(self, file: RowFile) -> None:
         """Every column that is named must be there, and have one role."""
         options = [("--label", self.label), ("--id", self.id), ("--verified-column", self.verified)]
+        options.append(("--verified-label", self.right))
         named = [(option, name) for option, name in options if name is not None]
         roles: dict[str, str] = {}
         for option, name in [*named, *(("--ignore", name) for name in dict.fromkeys(self.ignored))]:
@@ -47,7 +52,10 @@ class LabelColumn:
 
     def add(self, cells: Cells) -> None:
         _require_names(cells, "label")
-        encoded = cells.texts.dictionary_encode()
+        self.add_texts(cells.texts)
+
+    def add_texts(self, texts: pa.Array) -> None:
+        encoded = texts.dictionary_encode()
         numbers = [self.numbers.setdefault(text, len(self.numbers)) for text in encoded.dictionary.to_pylist()]
         self.codes.append(np.array(numbers, np.int32)[encoded.indices.to_numpy()])
 
@@ -101,6 +109,24 @@ class MarkColumn:
         return np.concatenate(self.parts)
 
 
+class RightColumn:
+    """The right labels, as far as somebody looked."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self.labels = LabelColumn()
+        self.places: list[np.ndarray] = []
+
+    def add(self, cells: Cells) -> None:
+        looked = np.flatnonzero(~cells.among(NAMELESS))
+        self.places.append(cells.start + looked)
+        require_short(cells, "verified label")
+        self.labels.add_texts(cells.texts.take(pa.array(looked)))
+
+    def all(self) -> tuple[np.ndarray, Labels]:
+        return np.concatenate(self.places), self.labels.all()
+
+
 class Collector(Protocol):
     def add(self, cells: Cells) -> None: ...
 
@@ -108,14 +134,47 @@ class Collector(Protocol):
 class RoleColumns:
     """The columns with roles, while a file is read."""
 
-    def __init__(self, label: str, id_column: str | None = None, verified: str | None = None):
+    def __init__(self, roles: Roles):
+        assert roles.label is not None
+        self.roles = roles
         self.labels = LabelColumn()
-        self.ids = None if id_column is None else IdColumn()
-        self.marks = None if verified is None else MarkColumn()
-        columns = {label: self.labels, id_column: self.ids, verified: self.marks}
+        self.ids = None if roles.id is None else IdColumn()
+        self.marks = None if roles.verified is None else MarkColumn()
+        self.rights = None if roles.right is None else RightColumn(roles.right)
+        columns = {
+            roles.label: self.labels,
+            roles.id: self.ids,
+            roles.verified: self.marks,
+            roles.right: self.rights,
+        }
         self.by_name: dict[str, Collector] = {
             name: column for name, column in columns.items() if name is not None and column is not None
         }
+
+    def known(self, path: Path) -> tuple[list[Known], list[str]]:
+        """What the columns say of right labels, and notes."""
+        known, notes = [], []
+        labels = self.labels.all()
+        if self.marks is not None:
+            places = np.flatnonzero(self.marks.all())
+            if not len(places):
+                notes.append(f"no row is marked as verified in the column {shown(str(self.roles.verified))}")
+            known.append(_known(path, str(self.roles.verified), places, labels._replace(codes=labels.codes[places])))
+            known[-1] = known[-1]._replace(paired=False)
+        if self.rights is not None:
+            places, right = self.rights.all()
+            if NOBODY in right.names and NOBODY not in labels.names:
+                looked = right.codes != right.names.index(NOBODY)
+                places, right = places[looked], right._replace(codes=right.codes[looked])
+                notes.append(f"{NOBODY} in the column {shown(str(self.roles.right))} means that nobody looked")
+            if not len(places):
+                notes.append(f"the column {shown(str(self.roles.right))} has no verified label")
+            known.append(_known(path, str(self.roles.right), places, right))
+        return known, notes
+
+
+def _known(path: Path, column: str, places: np.ndarray, labels: Labels) -> Known:
+    return Known(str(path), places, labels, lambda number: at(path, int(places[number]) + 1, column))
 
 
 def gather(file: RowFile, collectors: Mapping[str, Collector]) -> None:
@@ -134,6 +193,10 @@ def _require_names(cells: Cells, what: str) -> None:
     absent = np.flatnonzero(cells.among(NAMELESS))
     if len(absent):
         raise cells.error(absent[0], f"the {what} is missing")
+    require_short(cells, what)
+
+
+def require_short(cells: Cells, what: str) -> None:
     long = pc.greater(pc.utf8_length(cells.texts), LONGEST)
     odd = np.flatnonzero(pc.or_(long, pc.match_substring(cells.texts, "\0")).to_numpy(zero_copy_only=False))
     if len(odd):

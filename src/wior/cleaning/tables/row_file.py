@@ -31,6 +31,16 @@ class RowFile(Protocol):
     @property
     def rows(self) -> int: ...
 
+    @property
+    def suffix(self) -> str:
+        """What the name of a copy ends in."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """For the user, one line each: how the file was read."""
+        ...
+
     def batches(self, names: Sequence[str]) -> Iterator[dict[str, Cells]]:
         """The columns of these names, some rows at a time."""
         ...
@@ -44,11 +54,18 @@ class RowFile(Protocol):
         ...
 
 
+UNNAMED = "Unnamed: 0"  # as pandas calls the index that it wrote without a name
+
+
+def with_index(names: list[str]) -> list[str]:
+    """The names of columns, with one for the index that pandas writes first and without a name."""
+    return [UNNAMED, *names[1:]] if names and not names[0] and UNNAMED not in names else names
+
+
 def require_column(file: RowFile, name: str, option: str) -> None:
     if name not in file.names:
-        hint = "; are its cells separated by something else?" if len(file.names) == 1 and file.kind == "table" else ""
         raise InputError(
-            f"{file.path} has no column {shown(name)}, which {option} names; its columns are {listed(file.names)}{hint}"
+            f"{file.path} has no column {shown(name)}, which {option} names; its columns are {listed(file.names)}"
         )
 
 
@@ -57,8 +74,7 @@ def require_names(path: Path, names: Sequence[str]) -> None:
     numbers: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         if not name.strip():
-            index = ", or leave it out: pandas writes its index so without index=False" if number == 1 else ""
-            raise InputError(f"{path}: column {number} has no name; give it one{index}")
+            raise InputError(f"{path}: column {number} has no name; give it one")
         if numbers.setdefault(name, number) != number:
             raise InputError(f"{path}: columns {numbers[name]} and {number} are both called {shown(name)}")
 
