@@ -88,25 +88,59 @@ class Learner(enum.StrEnum):
     auto = "auto"
     linear = "linear"
     mlp = "mlp"
+    trees = "trees"
+
+
+TRAIN_FORMATS = "CSV, TSV, JSON Lines, Excel, Parquet, .npz, a dataset folder, or a folder class/name.png."
+LABEL = Annotated[str | None, typer.Option(help="The column with the labels.")]
+VERIFIED = Annotated[
+    Path | None,
+    typer.Option(help="Rows whose labels are right: verified.csv, decisions.csv, or a table like this."),
+]
+VERIFIED_COLUMN = Annotated[str | None, typer.Option(help="A column that marks rows whose label is right.")]
+VERIFIED_LABEL = Annotated[
+    str | None, typer.Option(help="A column with the right label, empty where nobody has looked.")
+]
+ID = Annotated[str | None, typer.Option("--id", help="A column that names the rows.")]
+IGNORE = Annotated[str, typer.Option(help="Columns to leave out, with commas between.")]
+EMBEDDINGS = Annotated[
+    Path | None, typer.Option(help="Features of every row: .npy, .npz or Parquet, by order or by id.")
+]
+PROBABILITIES = Annotated[
+    Path | None, typer.Option(help="Out-of-fold probabilities of every class by a model of your own.")
+]
+BACKBONE = Annotated[
+    str | None, typer.Option(help="What makes features of pictures.  [default: the best one installed]")
+]
+SEED = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
+FAST = Annotated[bool, typer.Option("--fast", help="Closed-form models alone.")]
+ROWS_TO_VERIFY = Annotated[int, typer.Option("--rows", min=1, help="Rows to verify on verify.html.")]
 
 
 @app.command()
 def clean(
-    train: Annotated[
-        Path | None,
-        typer.Argument(help="CSV, TSV, Parquet, .npz, or a folder class/name.png.  [default: a demonstration]"),
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="The column with the labels.")] = None,
-    verified: Annotated[Path | None, typer.Option(help="Rows whose labels are right, in the same format.")] = None,
-    verified_column: Annotated[str | None, typer.Option(help="Or the column that marks them in the table.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="A column that names the rows.")] = None,
-    ignore: Annotated[str, typer.Option(help="Columns to leave out, with commas between.")] = "",
+    train: Annotated[Path | None, typer.Argument(help=TRAIN_FORMATS + "  [default: a demonstration]")] = None,
+    label: LABEL = None,
+    verified: VERIFIED = None,
+    verified_column: VERIFIED_COLUMN = None,
+    verified_label: VERIFIED_LABEL = None,
+    id_column: ID = None,
+    ignore: IGNORE = "",
+    embeddings: EMBEDDINGS = None,
+    probabilities: PROBABILITIES = None,
+    backbone: BACKBONE = None,
     out: Annotated[Path, typer.Option(help="Folder for all that is found.")] = Path("wior-clean"),
     relabel: Annotated[
-        bool, typer.Option("--relabel", help="Correct flagged rows in the cleaned copy in place of dropping them.")
+        bool,
+        typer.Option("--relabel", help="In the cleaned copy, correct flagged rows where another label is likelier."),
     ] = False,
-    threshold: Annotated[float, typer.Option(help="Flag labels that are right with a smaller probability.")] = 0.5,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    threshold: Annotated[
+        float | None, typer.Option(help="Flag labels that are right with a smaller probability.  [default: best F1]")
+    ] = None,
+    fast: FAST = False,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Models of kept rows learn twice.")] = False,
+    rows: ROWS_TO_VERIFY = 100,
+    seed: SEED = 0,
     weighting: Annotated[Weighting, typer.Option(help="What is learned of the labels.")] = Weighting.auto,
     model: Annotated[Learner, typer.Option(help="What learns from the rows.")] = Learner.auto,
     hidden: Annotated[str, typer.Option(help="Widths of its hidden layers, with commas between.")] = "",
@@ -126,59 +160,116 @@ def clean(
 ) -> None:
     """Find the wrong labels in your own data.
 
-    With a small set of verified rows. Writes a folder: review.html to look at the flagged rows and decide, rows.csv
-    with a score for every row, a cleaned copy, plots and a summary. Without an argument it runs on the embedded digits,
-    of which 40% get a wrong label.
+    Without verified rows it gives a first estimate and writes verify.html, a page with the rows that are most worth a
+    look; with its export, the same command with --verified finds the wrong labels and says how many there are. Writes a
+    folder: review.html to look at the flagged rows and decide, rows.csv with a score for every row, a cleaned copy,
+    plots and a summary. Without an argument it runs on the embedded digits, of which 40% get a wrong label.
     """
     from wior.cleaning import terminal
-    from wior.cleaning.command import Request
     from wior.cleaning.command import clean as clean_files
     from wior.cleaning.demo import demo as clean_digits
-    from wior.cleaning.tables import Asked
-    from wior.orders import BY_NAME
+    from wior.cleaning.request import Request
 
-    given = {"--label": label, "--verified": verified, "--verified-column": verified_column, "--id": id_column}
-    given["--ignore"] = ignore or None
-    if train is None and any(value is not None for value in given.values()):
-        named = ", ".join(name for name, value in given.items() if value is not None)
-        raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
-    if order not in BY_NAME:
-        raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
-    widths = _widths(hidden)
+    settings = {
+        "threshold": threshold,
+        "effort": _effort(fast, thorough),
+        "random_state": seed,
+        "weighting": weighting.value,
+        "hidden": _widths(hidden) or None,
+        "outer_lr": outer_lr,
+        "inner_lr": inner_lr,
+        "l2": l2,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        **_learned_by(model, order),
+    }
+    files = (verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone)
+    asked = _asked(train, label, *files)
     with _one_line(debug, "" if checkpoint is None else "the same command with --resume continues"):
-        request = Request(
-            Asked(
-                train if train is not None else Path(),
-                label=label,
-                verified=verified,
-                verified_column=verified_column,
-                id_column=id_column,
-                ignore=_names(ignore),
-            ),
-            out=out,
-            relabel=relabel,
-            settings={
-                "threshold": threshold,
-                "random_state": seed,
-                "weighting": weighting.value,
-                "model": model.value,
-                "hidden": widths or None,
-                "outer_lr": outer_lr,
-                "inner_lr": inner_lr,
-                "l2": l2,
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "order": BY_NAME[order],
-            },
-            progress=progress,
-            checkpoint=checkpoint,
-            resume=resume,
-        )
+        request = Request(asked, out, relabel, settings, progress, checkpoint, resume, rows)
         summary = clean_digits(request) if train is None else clean_files(request)
     if as_json:
         print(json.dumps(summary, indent=2, ensure_ascii=False))
         return
     _console().print(terminal.shown(summary, out), highlight=False, markup=False)
+
+
+@app.command()
+def verify(
+    train: Annotated[Path, typer.Argument(help=TRAIN_FORMATS)],
+    label: LABEL = None,
+    verified: VERIFIED = None,
+    verified_column: VERIFIED_COLUMN = None,
+    verified_label: VERIFIED_LABEL = None,
+    id_column: ID = None,
+    ignore: IGNORE = "",
+    embeddings: EMBEDDINGS = None,
+    probabilities: PROBABILITIES = None,
+    backbone: BACKBONE = None,
+    out: Annotated[Path, typer.Option(help="Folder for verify.html.")] = Path("wior-verify"),
+    rows: ROWS_TO_VERIFY = 100,
+    fast: FAST = False,
+    seed: SEED = 0,
+    progress: PROGRESS = True,
+    debug: DEBUG = False,
+) -> None:
+    """Choose rows to verify, or more of them, where they matter most, and write a page to do it."""
+    from wior.cleaning.command import verify as verify_rows
+    from wior.cleaning.request import Request
+
+    files = (verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone)
+    asked = _asked(train, label, *files)
+    settings = {"random_state": seed, "effort": _effort(fast, False)}
+    with _one_line(debug):
+        page = verify_rows(Request(asked, out, settings=settings, progress=progress, verify=rows))
+    print(f"open {page} in a browser, verify its rows, and run the command that it shows")
+
+
+def _effort(fast: bool, thorough: bool) -> str:
+    if fast and thorough:
+        raise typer.BadParameter("give --fast or --thorough, not both")
+    return "fast" if fast else "thorough" if thorough else "usual"
+
+
+def _learned_by(model: Learner, order: str) -> dict[str, Any]:
+    """What learns, and in which order it sees the rows."""
+    from wior.orders import BY_NAME
+
+    if order not in BY_NAME:
+        raise typer.BadParameter(f"--order must be one of {', '.join(BY_NAME)}; got {order!r}")
+    learner: Any = model.value
+    if model is Learner.trees:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        learner = HistGradientBoostingClassifier(max_iter=100, early_stopping=True)
+    return {"model": learner, "order": BY_NAME[order]}
+
+
+def _asked(train: Path | None, label: str | None, *files: Any) -> Any:
+    """The files and columns that are named; without a table none may be."""
+    from wior.cleaning.tables import Asked
+
+    verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone = files
+    asked = Asked(
+        Path() if train is None else train,
+        label=label,
+        verified=verified,
+        verified_column=verified_column,
+        verified_label=verified_label,
+        id_column=id_column,
+        ignore=_names(ignore),
+        embeddings=embeddings,
+        probabilities=probabilities,
+        backbone=backbone,
+    )
+    if train is None:
+        from wior.cleaning.request import OPTIONS
+
+        options = {**OPTIONS, "ignore": "--ignore"}
+        named = ", ".join(option for field, option in options.items() if getattr(asked, field))
+        if named:
+            raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
+    return asked
 
 
 @app.command()

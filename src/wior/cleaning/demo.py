@@ -17,7 +17,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wior.cleaning.command import Findings, Request, clean
+from wior.cleaning.command import clean
+from wior.cleaning.findings import Findings
+from wior.cleaning.request import Request
 from wior.cleaning.tables import Asked
 from wior.data import Split, digits
 from wior.data.arrays import write_arrays

@@ -48,6 +48,7 @@ class Judged:
     combined: Combined
     start: str  # of the corrected model
     passes: int
+    disagreeing: float  # the share of given labels that a model of given labels does not foresee
     says: Callable[[np.ndarray], np.ndarray]  # log p (k, classes) of the right label of other rows
 
 
@@ -87,12 +88,13 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         says = learner.taught_by(*teachers(memberships), how.seed)
     else:
         known_or_likeliest = np.where(rows.known, rows.right, memberships.argmax(1))
-        scores = made.scores(*made.sums(memberships))
-        says = made.rule(memberships, best_temperature(scores, known_or_likeliest)[0])
+        foreseen = made.scores(*made.sums(memberships))
+        says = made.rule(memberships, best_temperature(foreseen, known_or_likeliest)[0])
     table = together.tables.mean(0) if together.tables.ndim == 3 else None
-    return Judged(
-        together.posterior, calibrated(rows, together.posterior), table, together, right.start, right.passes, says
-    )
+    labeled = rows.in_table
+    disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
+    scores = calibrated(rows, together.posterior)
+    return Judged(together.posterior, scores, table, together, right.start, right.passes, disagreeing, says)
 
 
 def passes_at_most(rows: Rows) -> int:

@@ -33,8 +33,13 @@ from wior.running.progress import pieces
 
 WEIGHTINGS = ("auto", *DESIGNS)
 STARTS = ("trusting", "counted")
+MOST_LIKELY = 5  # labels of a row that are kept
 MODELS = ("auto", "linear", "mlp")
 NO_VERIFIED_ROW = "no verified row of"
+USELESS = (
+    "the features say nothing of the right labels: on the verified rows no model is better than the shares of the "
+    "classes; give other features or embeddings, or verify more rows"
+)
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):
@@ -237,14 +242,11 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.threshold_ = best_threshold(scores[unknown]) if self.threshold is None else float(self.threshold)
         self.helpful_ = not judging.unhelpful(judged.combined)
         if not self.helpful_:
-            warnings.warn(
-                "the features say nothing of the right labels: on the verified rows the models are no better than the "
-                "shares of the classes. Nothing is flagged; give other features, or embeddings",
-                stacklevel=4,
-            )
+            warnings.warn(f"{USELESS}. Nothing is flagged", stacklevel=4)
         self.scores_ = scores
         self.flagged_ = (scores < self.threshold_) & (self.helpful_ | known)
         self._suggest(judged.posterior[:n], case)
+        self._keep_likeliest(judged.posterior[:n], case.given)
         self.weights_ = scores
         self.noise_ = judged.table
         self.trusted_classes_ = self.classes_[:0]
@@ -258,7 +260,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "weighting": "opinions", "effort": self.effort, "opinions": judged.combined.weights,
             "start": judged.start, "passes": judged.passes, "held_out_loss": judged.combined.loss,
             "held_out_gain": float(judged.combined.gains.mean()) if len(judged.combined.gains) else float("nan"),
-            "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
+            "disagreeing": judged.disagreeing, "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
         }  # fmt: skip
         self.trials_: list[Trial] = []
         return self
@@ -277,6 +279,34 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.confidence_[known] = 1.0
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
 
+    def likeliest(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The likeliest labels of every row of the table, as places in `classes_`, and their probabilities.
+
+        Parameters
+        ----------
+        count : int
+            How many labels of each row, at most.
+
+        Returns
+        -------
+        Two arrays of shape (rows, count), the likeliest label first.
+        """
+        check_is_fitted(self, "scores_")
+        return self.likely_[:, :count], self.likelihoods_[:, :count]
+
+    def _keep_likeliest(self, posterior: np.ndarray, given: np.ndarray) -> None:
+        """Of each row, the given label with its score, and the others with what is left."""
+        rows = np.arange(len(given))
+        found = posterior.astype(np.float32)
+        found[rows, given] = 0
+        found *= ((1 - self.scores_) / np.maximum(found.sum(1), 1e-30))[:, None].astype(np.float32)
+        found[rows, given] = self.scores_
+        count = min(MOST_LIKELY, found.shape[1])
+        places = np.argpartition(-found, count - 1, 1)[:, :count]
+        places = np.take_along_axis(places, np.argsort(-np.take_along_axis(found, places, 1), 1, kind="stable"), 1)
+        self.likely_ = places.astype(np.int32)
+        self.likelihoods_ = np.take_along_axis(found, places, 1)
+
     def _with_known(self, case: Case, judged: np.ndarray) -> None:
         """What was found of the rows that were judged, with the verified rows between them."""
         known = case.right != UNKNOWN
@@ -286,6 +316,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.confidence_ = filled(self.confidence_, np.ones(len(right)))
         self.flagged_ = filled(self.flagged_, known & (right == 0))
         self.suggested_codes_ = filled(self.suggested_codes_, np.where(known, case.right, 0))
+        self.likely_ = filled(self.likely_, np.repeat(case.right[:, None], self.likely_.shape[1], 1))
+        self.likelihoods_ = filled(self.likelihoods_, np.eye(1, self.likely_.shape[1]).repeat(len(right), 0))
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
 
     def _learner(self, rows: Rows, classes: int) -> tuple[Any, str]:
@@ -342,6 +374,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.suggested_codes_ = posterior.argmax(1)
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
         self.confidence_ = posterior.max(1)
+        self._keep_likeliest(posterior, given)
         self.trusted_classes_ = self.classes_[material.trusted]
         self.choice_ = {
             **choice.setting._asdict(),

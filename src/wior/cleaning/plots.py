@@ -20,16 +20,20 @@ def save(
     scores: np.ndarray,
     threshold: float,
     curves: Sequence[Curve],
-    table: np.ndarray,
+    table: np.ndarray | None,
     classes: Sequence[str],
 ) -> None:
-    figure = figures.new_figure(3, 1)
-    histogram, learning, noise = figure.subplots(1, 3)
+    """Scores, learning curves where there are some, and the table of labels where the classes are not too many."""
+    parts = 1 + bool(curves) + (table is not None)
+    figure = figures.new_figure(parts, 1)
+    histogram, *others = figure.subplots(1, parts, squeeze=False)[0]
     _draw_scores(histogram, scores, threshold)
-    _draw_curves(learning, curves)
-    figure.colorbar(_draw_noise(noise, table, classes), ax=noise, shrink=0.8, label="share")
-    for axis in (histogram, learning):
-        figures.tidy(axis)
+    figures.tidy(histogram)
+    if curves:
+        _draw_curves(others[0], curves)
+        figures.tidy(others[0])
+    if table is not None:
+        figure.colorbar(_draw_noise(others[-1], table, classes), ax=others[-1], shrink=0.8, label="share")
     figures.save(figure, folder, NAME)
 
 

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from wior.cleaning.command import COMMONEST
+from wior.cleaning.summary import COMMONEST
 
 SHOWN = 5  # pairs of labels
 WIDEST = 30  # of a label
@@ -24,24 +24,42 @@ def shown(summary: Mapping[str, Any], folder: Path) -> Group:
         Text(f"{flagged:,} of {rows:,} labels are probably wrong ({flagged / rows:.1%})", "bold"),
         Text(f"judged with {summary['verified_rows']:,} verified rows", "dim"),
     ]
+    if summary["estimates"] is not None or not summary["verified_rows"]:
+        parts.insert(1, Text(summary["estimate"]))
+    if summary["estimates"] is not None:
+        parts.append(Text(expected(summary["estimates"]), "dim"))
     if summary["commonest_changes"]:
         parts += ["", changes(summary)]
     if "demo" in summary:
         parts += [against_the_truth(summary["demo"])]
-    choice = summary["choice"]
     parts += [
-        Text(
-            f"Chosen by verified rows that were held out: {choice['weighting']} model, {choice['start']} start, "
-            f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of "
-            f"{choice['batch_size']} rows, "
-            f"{choice['model']} {'-'.join(map(str, choice['hidden']))}".rstrip(),
-            "dim",
-        ),
+        Text(chosen(summary["choice"]), "dim"),
         *(Text(f"Note: {note}", "yellow") for note in summary["notes"]),
         "",
         files(summary, folder),
     ]
     return Group(*parts)
+
+
+def expected(found: Mapping[str, Any]) -> str:
+    """How good the flags are by the verified rows."""
+    said = [
+        f"{name} {found[key]['low']:.0%} to {found[key]['high']:.0%}"
+        for name, key in (("of flagged rows are wrong:", "precision"), ("of wrong rows are flagged:", "recall"))
+        if found[key] is not None
+    ]
+    return f"by {found['pairs']:,} verified rows, with 95% confidence: " + ", ".join(said) if said else ""
+
+
+def chosen(choice: Mapping[str, Any]) -> str:
+    if choice["weighting"] == "opinions":
+        weights = ", ".join(f"{name} {weight:.2f}" for name, weight in choice["opinions"].items() if weight > 0.005)
+        return f"Models and their weights, chosen by verified rows: {weights} ({choice['model']})"
+    return (
+        f"Chosen by verified rows that were held out: {choice['weighting']} model, {choice['start']} start, "
+        f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of "
+        f"{choice['batch_size']} rows, {choice['model']} {'-'.join(map(str, choice['hidden']))}".rstrip()
+    )
 
 
 def changes(summary: Mapping[str, Any]) -> Table:
@@ -84,7 +102,10 @@ def files(summary: Mapping[str, Any], folder: Path) -> Table:
         (cleaned["relabeled"], f"{cleaned['relabeled']:,} relabeled"),
         (left_out, f"{left_out:,} left out"),
     )
+    to_verify = summary["to_verify"]
+    first = [("verify.html", f"open it first: verify {to_verify:,} rows, and run the command that it shows")]
     for name, what in (
+        *(first if to_verify else []),
         ("review.html", "open it in a browser: look at the flagged rows, keep, fix or skip, export the decisions"),
         ("rows.csv", "score, weight and suggested label of every row"),
         (cleaned["file"], ", ".join(text for count, text in copied if count)),

@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 
-UNKNOWN = -1
+from wior.cleaning.tables.job import UNKNOWN
+
 PARTS = 5
 
 

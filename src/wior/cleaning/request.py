@@ -1,0 +1,52 @@
+"""What the user asks of `wior clean`."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from wior.cleaning.tables import Asked
+
+ROWS_TO_VERIFY = 100
+# the options of the files, by the fields of `Asked`
+OPTIONS = {
+    "label": "--label",
+    "verified": "--verified",
+    "verified_column": "--verified-column",
+    "verified_label": "--verified-label",
+    "id_column": "--id",
+    "embeddings": "--embeddings",
+    "probabilities": "--probabilities",
+    "backbone": "--backbone",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The files, the output folder, and how to learn."""
+
+    asked: Asked
+    out: Path
+    relabel: bool = False
+    # of `LabelCleaner`, where they are not its own
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    progress: bool = False
+    checkpoint: Path | None = None
+    resume: bool = False
+    verify: int = ROWS_TO_VERIFY  # rows on the page to verify
+
+
+def the_command(request: Request, **changes: Any) -> str:
+    """The command line that cleans the same files, some of them changed."""
+    asked = dataclasses.replace(request.asked, **changes)
+    words = ["wior", "clean", str(asked.train)]
+    for field, option in OPTIONS.items():
+        value = getattr(asked, field)
+        if value is not None:
+            words += [option, str(value)]
+    if asked.ignore:
+        words += ["--ignore", ",".join(asked.ignore)]
+    return shlex.join([*words, "--out", str(request.out)])
