@@ -98,7 +98,7 @@ class Cells:
         if self.is_numeric:
             return _floats(pc.cast(self.plain, pa.float64(), safe=False))
         try:
-            return _floats(pc.cast(self._numerals, pa.float64()))
+            return _floats(pc.cast(self._numerals if self.decimal_comma else self.texts, pa.float64()))
         except pa.ArrowInvalid:
             pass
         present = pc.if_else(pa.array(self.missing), pa.scalar(None, pa.string()), self._numerals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,8 +110,8 @@ class Survey:
     def _add_texts(self, cells: Cells) -> None:
         step = -(-self.rows // LEARNED_FROM)  # so that the sample is of all parts of the table
         places = np.arange(-cells.start % step, len(cells), step)
-        chosen = cells.trimmed.take(pa.array(places))
-        self.sample.append(chosen.filter(pa.array(~cells.missing[places])))
+        chosen = dataclasses.replace(cells, array=cells.texts.take(pa.array(places)))
+        self.sample.append(chosen.trimmed.filter(pa.array(~chosen.missing)))
         if len(self.values) <= MOST_COUNTED:
             # some more than are counted, since those that mean missing go
             different = pc.unique(cells.trimmed).slice(0, 2 * MOST_COUNTED).to_pylist()
@@ -119,9 +120,11 @@ class Survey:
 
 def note_on_far_number(path: Path, name: str, numbers: np.ndarray) -> str | None:
     """Of a number that is out of all proportion to the others of its column."""
-    middle = np.median(numbers)
+    some = numbers[:: -(-len(numbers) // LEARNED_FROM)]
+    middle = np.median(some)
+    near = np.abs(some.astype(np.float64) - middle)
+    usual = np.quantile(near, 0.99) if len(near) >= 100 else np.partition(near, -2)[-2]
     distances = np.abs(numbers.astype(np.float64) - middle)
-    usual = np.quantile(distances, 0.99) if len(numbers) >= 100 else np.partition(distances, -2)[-2:][0]
     far = np.flatnonzero(distances > FAR * usual) if usual > 0 else np.zeros(0, np.int64)
     if not len(far) or len(far) > max(1, 0.001 * len(numbers)):
         return None
