@@ -17,11 +17,7 @@ from wior.cleaning.tables.roles import Roles
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.tabular import read_table
 
-READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
-    "table": read_table,
-    "arrays": read_arrays,
-    "images": read_images,
-}
+READERS: dict[str, Callable[[RowFile, Roles], Job]] = {"table": read_table, "arrays": read_arrays}
 KINDS = {"table": "a table: CSV, TSV or Parquet", "arrays": "arrays: .npz", "images": "a folder of images"}
 
 
@@ -34,7 +30,8 @@ def read(asked: Asked) -> Job:
             "or --verified-column, a column that marks them" + (", not both" if verified else "")
         )
     file = open_rows(asked.train)
-    job = READERS[file.kind](file, Roles(asked.label, asked.id_column, asked.verified_column, asked.ignore))
+    roles = Roles(asked.label, asked.id_column, asked.verified_column, asked.ignore)
+    job = read_images(file, roles, asked) if file.kind == "images" else READERS[file.kind](file, roles)
     if verified is None:
         job = _with_marked(job, str(asked.verified_column))
     else:

@@ -1,0 +1,1 @@
+"""Numbers that stand for what is no number: pictures, texts."""
