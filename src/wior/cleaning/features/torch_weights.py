@@ -38,7 +38,7 @@ class _Reader(pickle.Unpickler):
 
     def __init__(self, file: IO[bytes]):
         super().__init__(file)
-        self.storages: dict[str, np.dtype] = {}
+        self.storages: dict[str, Any] = {}  # the dtype of each
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
@@ -78,10 +78,10 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 
 def _storage(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
     (count,) = struct.unpack("<q", file.read(8))
-    values = np.frombuffer(file.read(count * dtype.itemsize), dtype)
-    if len(values) != count:
+    content = file.read(count * dtype.itemsize)
+    if len(content) != count * dtype.itemsize:
         raise ValueError(f"it ends within {count:,} numbers")
-    return values
+    return np.frombuffer(content, dtype)
 
 
 def _array(values: np.ndarray, tensor: _Tensor) -> np.ndarray:
