@@ -13,6 +13,7 @@ from wior.cleaning.tables.errors import InputError, counted, listed, shown
 from wior.cleaning.tables.images import read_images
 from wior.cleaning.tables.job import UNKNOWN, Job, Labels, VerifiedRows
 from wior.cleaning.tables.opening import open_rows
+from wior.cleaning.tables.picture_arrays import with_picture_features
 from wior.cleaning.tables.roles import Roles
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.tabular import read_table
@@ -32,6 +33,7 @@ def read(asked: Asked) -> Job:
     file = open_rows(asked.train)
     roles = Roles(asked.label, asked.id_column, asked.verified_column, asked.ignore)
     job = read_images(file, roles, asked) if file.kind == "images" else READERS[file.kind](file, roles)
+    job = with_picture_features(job, asked)
     if verified is None:
         job = _with_marked(job, str(asked.verified_column))
     else:
