@@ -51,7 +51,7 @@ def verify(request: Request) -> Path:
 
 
 def _learned(request: Request) -> tuple[Job, LabelCleaner]:
-    job = read(request.asked)
+    job = read(dataclasses.replace(request.asked, progress=request.progress))
     if not len(job.judged):
         raise InputError(f"{job.path}: every row is verified, none is left to be judged")
     cleaner = LabelCleaner(**{**request.settings, "progress": request.progress, "checkpoint": request.checkpoint})

@@ -51,7 +51,7 @@ def findings(job: Job, cleaner: LabelCleaner) -> Findings:
         cleaner.threshold_,
         job.classes,
         cleaner.estimates_,
-        float(cleaner.choice_.get("disagreeing", np.nan)),
+        cleaner.disagreeing_,
     )
 
 

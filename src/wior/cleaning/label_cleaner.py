@@ -255,12 +255,12 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             Pairs(case.right[pairs] != case.given[pairs], judged.calibrated.unseen[pairs], rows.weights[pairs]),
             scores[unknown], int((scores[known] == 0).sum()), self.threshold_,
         )  # fmt: skip
-        self.says_ = judged.says
+        self.says_, self.disagreeing_ = judged.says, judged.disagreeing
         self.choice_ = {
             "weighting": "opinions", "effort": self.effort, "opinions": judged.combined.weights,
             "start": judged.start, "passes": judged.passes, "held_out_loss": judged.combined.loss,
             "held_out_gain": float(judged.combined.gains.mean()) if len(judged.combined.gains) else float("nan"),
-            "disagreeing": judged.disagreeing, "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
+            "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
         }  # fmt: skip
         self.trials_: list[Trial] = []
         return self
@@ -370,7 +370,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.scores_ = posterior[np.arange(len(given)), given]
         self.threshold_ = 0.5 if self.threshold is None else float(self.threshold)
         self.flagged_ = self.scores_ < self.threshold_
-        self.estimates_, self.helpful_ = None, True
+        self.estimates_, self.helpful_, self.disagreeing_ = None, True, float("nan")
         self.suggested_codes_ = posterior.argmax(1)
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
         self.confidence_ = posterior.max(1)

@@ -57,7 +57,7 @@ def test_bytes_stay_bytes_and_labels_may_be_named(folder):
 @pytest.mark.parametrize("shape", [(3, 4, 5), (3, 4, 5, 3), (3, 4, 5, 1)])
 def test_arrays_of_pictures(folder, shape):
     pictures = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
-    train = read_marked(arrays(X=pictures))
+    train = read_marked(arrays(X=pictures), backbone="pixels")
     assert train.features.shape == (3, np.prod(shape[1:]))
     assert train.features.dtype == np.uint8
     places = np.array([2, 0])

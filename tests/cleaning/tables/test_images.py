@@ -67,32 +67,34 @@ def test_sixteen_bits_alone_are_gray(folder):
     assert known(job) == {1: "a"}  # the same picture
 
 
-def test_images_of_different_sizes_get_the_commonest(folder):
+def test_pixels_of_different_sizes_get_the_commonest(folder):
     for name, size in (("a/1", (10, 6)), ("a/2", (10, 6)), ("b/3", (6, 6)), ("b/4", (20, 12)), ("b/5", (1, 500))):
-        picture(f"train/{name}.png", size, value=255)
-    picture("verified/a/v.png", (30, 18), value=255)
-    job = verified_by(Path("train"), Path("verified"), label=None)
+        picture(f"train/{name}.png", size, value=0)
+    picture("verified/a/v.png", (30, 12), value=0)
+    job = verified_by(Path("train"), Path("verified"), label=None, backbone="pixels")
     shown = job.images(np.arange(5))
     assert shown.shape == (5, 6, 10)
-    assert (shown[[0, 1, 3]] == 255).all()
-    assert shown[2, 0].tolist() == [0, 0] + [255] * 6 + [0, 0]
-    assert (shown[4, 3] == 255).sum() == 1
-    assert "3 images of 5 scaled to 10 × 6 pixels, with black beside those of another shape" in job.notes
+    assert (shown[[0, 1, 3]] == 0).all()
+    assert shown[2, 0].tolist() == [255, 255] + [0] * 6 + [255, 255]
+    assert (shown[4, 3] == 0).sum() == 1
+    assert (job.outside_features.reshape(6, 10)[[0, 5]] == 255).all()
+    assert "3 images of 5 scaled to 10 × 6 pixels, with white beside those of another shape" in job.notes
 
 
-def test_large_images_become_64_pixels_wide(folder):
-    picture("train/a/1.jpg", (640, 480), "RGB", (250, 250, 250))
-    picture("train/b/2.png", (480, 640), "RGB", (250, 250, 250))
+def test_large_pixels_become_64_wide(folder):
+    picture("train/a/1.jpg", (640, 480), "RGB", (5, 5, 5))
+    picture("train/b/2.png", (480, 640), "RGB", (5, 5, 5))
     turned = Image.Exif()
     turned[0x0112] = 6
-    picture("train/b/3.jpg", (640, 480), "RGB", (250, 250, 250), exif=turned)
+    picture("train/b/3.jpg", (640, 480), "RGB", (5, 5, 5), exif=turned)
     picture("verified/a/1.png", (640, 480), "RGB", (10, 10, 10))
-    job = verified_by(Path("train"), Path("verified"), label=None)
+    job = verified_by(Path("train"), Path("verified"), label=None, backbone="pixels")
     shown = job.images(np.arange(3))
     assert shown.shape == (3, 64, 64, 3)
-    lit = (shown > 240).all(3)
-    assert [(one.any(1).sum(), one.any(0).sum()) for one in lit] == [(48, 64), (64, 48), (64, 48)]
+    dark = (shown < 15).all(3)
+    assert [(one.any(1).sum(), one.any(0).sum()) for one in dark] == [(48, 64), (64, 48), (64, 48)]
     assert "3 images of 3 scaled to 64 × 64" in job.notes[0]
+    assert job.fates["image"] == {"kind": "pictures", "shape": [3, 64, 64, 3]}
 
 
 def test_what_is_no_image_is_skipped_and_noted(folder):

@@ -20,3 +20,4 @@ class Asked:
     embeddings: Path | None = None  # features of every row, in place of those made from its columns or pixels
     probabilities: Path | None = None  # of every row and class, by a model of the user's own, out of fold
     backbone: str | None = None  # what turns pictures into features; None: the best one that is installed
+    progress: bool = False  # shown for what takes long

@@ -1,45 +1,39 @@
-"""Folders of images, folder/class/name.png: all at one size, gray where all are gray."""
+"""Folders of images, folder/class/name.png: of any sizes, gray where all are gray."""
 
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import functools
+import hashlib
+import os
 import shutil
-import struct
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from PIL import ExifTags, Image, ImageOps
+from PIL import Image
 
+from wior.cleaning.features.backbones import PIXELS, BackboneError
+from wior.cleaning.features.pictures import kept_as_pixels, picture_features
+from wior.cleaning.tables.asked import Asked
 from wior.cleaning.tables.cells import Cells
 from wior.cleaning.tables.errors import InputError, counted, listed, shown
+from wior.cleaning.tables.image_file import Look, Square, careful, seen, size_and_grayness
 from wior.cleaning.tables.job import Job, Labels, VerifiedRows
 from wior.cleaning.tables.roles import Roles
 from wior.cleaning.tables.row_file import RowFile
 from wior.streaming.memory import aligned
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-SIDE = 64
-GRAY = ("1", "L", "LA", "La", "I", "F")  # and I;16 of any kind
+SIDE = 64  # of pixels as features
+THUMBNAIL = 160  # pixels, of a picture on the page
+AT_ONCE = 256  # images
+THREADS = min(8, os.cpu_count() or 1)
 IMAGE, CLASS = "image", "class"
 Seen = TypeVar("Seen")
-UNREADABLE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    TypeError,
-    IndexError,
-    EOFError,
-    KeyError,
-    OverflowError,
-    struct.error,
-    Image.DecompressionBombError,
-    Image.DecompressionBombWarning,
-)
 
 
 class ImageFolder:
@@ -91,9 +85,21 @@ class ImageFolder:
             shutil.copy2(self.path / old / self.files[place][1], path / folder / name)
 
     def each(self, look: Callable[[Image.Image], Seen]) -> Iterator[Seen]:
-        """What `look` returns of the images; whatever is wrong with one of them is an `InputError` that names it."""
-        for label, name in self.files:
-            yield _seen(self.path / label / name, look)
+        """What `look` returns of all images, one after the other."""
+        for begin in range(0, self.rows, AT_ONCE):
+            with careful():
+                yield from self.together(lambda path: seen(path, look), range(begin, min(begin + AT_ONCE, self.rows)))
+
+    def pictures(self, look: Look | Square, places: np.ndarray) -> np.ndarray:
+        """(k, h, w) or (k, h, w, 3) of uint8."""
+        with careful():
+            return np.stack(self.together(lambda path: seen(path, look.pixels), places))
+
+    def together(self, read: Callable[[Path], Seen], places: Iterable[int]) -> list[Seen]:
+        """What `read` returns of some files, which are read by some threads."""
+        paths = [self.path.joinpath(*self.files[place]) for place in places]
+        with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+            return list(threads.map(read, paths))
 
     def _look_through(self) -> None:
         strange, deeper, empty = [], [], []
@@ -127,40 +133,23 @@ class ImageFolder:
                 self.notes.append(f"{self.path}: {what}, skipped: {listed(names)}")
 
 
-class Look(NamedTuple):
-    """How images become features."""
+class FolderPictures:
+    """The images of a folder, decoded some at a time and by some threads."""
 
-    width: int
-    height: int
-    gray: bool
+    def __init__(self, file: ImageFolder):
+        self.file = file
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.height, self.width) if self.gray else (self.height, self.width, 3)
+    def __len__(self) -> int:
+        return self.file.rows
 
-    def pixels(self, image: Image.Image) -> np.ndarray:
-        image.draft(None, (self.width, self.height))  # spares decoding of a large JPEG in full
-        image = ImageOps.exif_transpose(image)
-        if image.mode.startswith("I"):  # 16 bits
-            image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
-        if image.has_transparency_data:
-            over_white = Image.new("RGBA", image.size, "white")
-            image = Image.alpha_composite(over_white, image.convert("RGBA"))
-        return np.asarray(self._boxed(image.convert("L" if self.gray else "RGB")))
+    def read(self, places: np.ndarray, side: int) -> np.ndarray:
+        return self.file.pictures(Square(side), places)
 
-    def _boxed(self, image: Image.Image) -> Image.Image:
-        """Scaled as a whole, with black beside it where its shape is another."""
-        if image.size == (self.width, self.height):
-            return image
-        scale = min(self.width / image.width, self.height / image.height)
-        width, height = (max(1, round(side * scale)) for side in image.size)
-        scaled = image.resize((width, height), Image.Resampling.LANCZOS)
-        box = Image.new(image.mode, (self.width, self.height))
-        box.paste(scaled, ((self.width - width) // 2, (self.height - height) // 2))
-        return box
+    def digests(self, places: np.ndarray) -> list[bytes]:
+        return self.file.together(_digest, places)
 
 
-def read_images(file: RowFile, roles: Roles) -> Job:
+def read_images(file: RowFile, roles: Roles, asked: Asked) -> Job:
     assert isinstance(file, ImageFolder)
     for option, value in (("--label", roles.label), ("--id", roles.id), ("--ignore", roles.ignored)):
         if value:
@@ -170,30 +159,108 @@ def read_images(file: RowFile, roles: Roles) -> Job:
             f"{file.path}: images have no verified column; give a folder of verified images, class/name.png, by "
             "--verified"
         )
-    look, note = _choose_look(file)
     labels = _labels(file)
-    fates = {
-        IMAGE: {"kind": "pictures", "shape": [file.rows, *look.shape]},
-        CLASS: {"kind": "label", "values": len(labels.names)},
-    }
+    made = _made(file, _Kinds.of(file), asked)
+    fates = {IMAGE: made.fate, CLASS: {"kind": "label", "values": len(labels.names)}}
     return Job(
         file,
         CLASS,
         file.ids,
         labels.names,
         labels.codes,
-        _features(file, look),
+        made.features,
         [],
         fates,
-        functools.partial(read_like, look),
-        look.shape,
-        [*file.notes, *note],
+        functools.partial(_read_like, made),
+        made.picture_shape,
+        [*file.notes, *made.notes],
+        pictures=None if made.picture_shape else functools.partial(file.pictures, made.thumbnail),
     )
 
 
-def read_like(look: Look, file: RowFile) -> VerifiedRows:
+class _Kinds(NamedTuple):
+    """Of what sizes images are, and whether none has color."""
+
+    sizes: collections.Counter[tuple[int, int]]
+    gray: bool
+
+    @classmethod
+    def of(cls, file: ImageFolder) -> _Kinds:
+        sizes: collections.Counter[tuple[int, int]] = collections.Counter()
+        gray = True
+        for size, colorless in file.each(size_and_grayness):
+            sizes[size] += 1
+            gray = gray and colorless
+        return cls(sizes, gray)
+
+    def one_size(self, largest: int) -> Look:
+        """The commonest size, or a square where it is too large."""
+        width, height = commonest = self.sizes.most_common(1)[0][0]
+        if max(commonest) > largest:
+            width = height = largest
+        return Look(width, height, self.gray)
+
+    @property
+    def thumbnail(self) -> Look:
+        """The size of all images, or a square that holds the largest of them."""
+        if len(self.sizes) == 1:
+            return self.one_size(THUMBNAIL)
+        side = min(THUMBNAIL, max(max(size) for size in self.sizes))
+        return Look(side, side, self.gray)
+
+
+class _Made(NamedTuple):
+    """What images became."""
+
+    features: np.ndarray
+    like: Callable[[ImageFolder], np.ndarray]
+    thumbnail: Look
+    fate: dict[str, Any]
+    notes: Sequence[str] = ()
+    picture_shape: tuple[int, ...] | None = None  # where the features are the pixels
+
+
+def _made(file: ImageFolder, kinds: _Kinds, asked: Asked) -> _Made:
+    fate: dict[str, Any] = {"kind": "pictures", "sizes": len(kinds.sizes)}
+    if asked.embeddings is not None:
+        none = lambda file: np.zeros((file.rows, 0), np.float32)
+        return _Made(none(file), none, kinds.thumbnail, fate)
+    backbone = asked.backbone
+    if backbone is None and len(kinds.sizes) == 1 and kept_as_pixels(kinds.one_size(SIDE).shape):
+        backbone = PIXELS
+    if backbone == PIXELS:
+        look = kinds.one_size(SIDE)
+        fate = {"kind": "pictures", "shape": [file.rows, *look.shape]}
+        like = functools.partial(_pixels, look)
+        return _Made(like(file), like, look, fate, _on_scaled(file, kinds, look), look.shape)
+    try:
+        made = picture_features(FolderPictures(file), backbone, asked.progress)
+    except BackboneError as error:
+        raise InputError(str(error)) from error
+    fate |= {"backbone": made.backbone, "features": made.values.shape[1]}
+    return _Made(made.values, lambda file: made.like(FolderPictures(file)), kinds.thumbnail, fate, made.notes)
+
+
+def _read_like(made: _Made, file: RowFile) -> VerifiedRows:
     assert isinstance(file, ImageFolder)
-    return VerifiedRows(file.path, _features(file, look), _labels(file), None, file.ids, file.notes)
+    return VerifiedRows(file.path, made.like(file), _labels(file), None, file.ids, file.notes)
+
+
+def _on_scaled(file: ImageFolder, kinds: _Kinds, look: Look) -> list[str]:
+    other = file.rows - kinds.sizes[look.width, look.height]
+    scaled = (
+        f"{counted(other, 'image')} of {file.rows:,} scaled to {look.width} × {look.height} pixels, "
+        "with white beside those of another shape"
+    )
+    return [scaled] if other else []
+
+
+def _pixels(look: Look, file: ImageFolder) -> np.ndarray:
+    features = aligned((file.rows, *look.shape), np.uint8)
+    for begin in range(0, file.rows, AT_ONCE):
+        places = np.arange(begin, min(begin + AT_ONCE, file.rows))
+        features[places] = file.pictures(look, places)
+    return features.reshape(file.rows, -1)
 
 
 def _labels(file: ImageFolder) -> Labels:
@@ -202,44 +269,12 @@ def _labels(file: ImageFolder) -> Labels:
     return Labels(np.array([place[label] for label, _ in file.files], np.int32), names)
 
 
-def _choose_look(file: ImageFolder) -> tuple[Look, list[str]]:
-    sizes: collections.Counter[tuple[int, int]] = collections.Counter()
-    gray = True
-    for size, mode in file.each(_size_and_mode):
-        sizes[size] += 1
-        gray = gray and (mode in GRAY or mode.startswith("I;16"))
-    width, height = commonest = sizes.most_common(1)[0][0]
-    if max(commonest) > SIDE:
-        width, height = SIDE, SIDE
-    other = file.rows - sizes[width, height]
-    scaled = (
-        f"{counted(other, 'image')} of {file.rows:,} scaled to {width} × {height} pixels, "
-        "with black beside those of another shape"
-    )
-    return Look(width, height, gray), [scaled] if other else []
-
-
-def _features(file: ImageFolder, look: Look) -> np.ndarray:
-    features = aligned((file.rows, *look.shape), np.uint8)
-    for place, pixels in enumerate(file.each(look.pixels)):
-        features[place] = pixels
-    return features.reshape(file.rows, -1)
-
-
-def _size_and_mode(image: Image.Image) -> tuple[tuple[int, int], str]:
-    lies_on_its_side = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
-    return (image.size[::-1] if lies_on_its_side else image.size), image.mode
-
-
-def _seen(path: Path, look: Callable[[Image.Image], Seen]) -> Seen:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # odd notes in a file, which do no harm
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            with Image.open(path) as image:
-                return look(image)
-        except UNREADABLE as error:
-            raise InputError(f"{path} cannot be decoded: {error}") from error
+def _digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from wior.cleaning.tables.exports import find_ids, is_export, places_of, read_ex
 from wior.cleaning.tables.images import read_images
 from wior.cleaning.tables.job import Job, Known, Labels, VerifiedRows
 from wior.cleaning.tables.opening import open_rows
+from wior.cleaning.tables.picture_arrays import with_picture_features
 from wior.cleaning.tables.roles import RoleColumns, Roles, gather
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.tabular import read_table
@@ -23,11 +24,7 @@ from wior.cleaning.tables.verified_rows import Outside, settle
 from wior.cleaning.tables.vocabulary import spelling
 from wior.streaming.memory import aligned
 
-READERS: dict[str, Callable[[RowFile, Roles], Job]] = {
-    "table": read_table,
-    "arrays": read_arrays,
-    "images": read_images,
-}
+READERS: dict[str, Callable[[RowFile, Roles], Job]] = {"table": read_table, "arrays": read_arrays}
 KINDS = {"table": "a table", "arrays": "arrays: .npz", "images": "a folder of images"}
 
 
@@ -51,8 +48,10 @@ def read_rows(file: RowFile, asked: Asked) -> Job:
         asked.ignore,
         featured=asked.embeddings is None,
     )
-    job = READERS[file.kind](file, roles)
-    if asked.embeddings is not None:
+    job = read_images(file, roles, asked) if file.kind == "images" else READERS[file.kind](file, roles)
+    if asked.embeddings is None:
+        job = with_picture_features(job, asked)
+    else:
         job = _embedded(job, asked.embeddings, asked.id_column)
     known, outside = job.known, None
     if asked.verified is not None:
