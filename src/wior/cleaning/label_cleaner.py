@@ -19,7 +19,7 @@ from wior import checks
 from wior.cleaning import arguments, choosing, judging
 from wior.cleaning.arguments import is_classifier
 from wior.cleaning.calibration import best_threshold
-from wior.cleaning.case import Case
+from wior.cleaning.case import ArraysCase, Case, rows_of
 from wior.cleaning.choosing import Choice, Length, Trial
 from wior.cleaning.designs import DESIGNS, Material, Setting
 from wior.cleaning.estimates import Pairs, estimates
@@ -179,19 +179,16 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         probabilities = None if pred_probs is None else arguments.checked_probabilities(pred_probs, n, self.classes_)
         numbers = codes[n:] if X_verified is not None else codes[:0]
         chances = arguments.checked_chances(chances, n)
-        return self._fit_case(Case(features, codes[:n], right, known, chances, beside, numbers, probabilities))
+        return self._fit_case(ArraysCase(features, codes[:n], right, known, chances, beside, numbers, probabilities))
 
     def fit_job(self, job: Job) -> LabelCleaner:
         """As `fit`, on a job of `wior clean`, whose labels are encoded already."""
         self._check_parameters()
         self.classes_ = np.array(job.classes)
-        features = self._features(job.features, reset=True)
-        outside = self._features(job.outside_features, reset=False) if len(job.outside) else features[:0]
-        chances = job.chances if len(job.chances) else np.full(len(job.given), np.nan)
-        paired = job.paired if len(job.paired) else np.zeros(len(job.given), bool)
-        return self._fit_case(
-            Case(features, job.given, job.right, paired, chances, outside, job.outside, job.probabilities)
-        )
+        self._features(job.features, reset=True)
+        if len(job.outside):
+            self._features(job.outside_features, reset=False)
+        return self._fit_case(job)
 
     def _fit_case(self, case: Case) -> LabelCleaner:
         arguments.require_two_classes(self.classes_)
@@ -226,7 +223,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _judge(self, case: Case) -> LabelCleaner:
         """By opinions of several models, combined and calibrated by the verified rows."""
         n, m, classes, seed = len(case.given), len(case.outside), len(self.classes_), int(self.random_state)
-        rows = case.rows(classes, seed)
+        rows = rows_of(case, classes, seed)
         learner, model = self._learner(rows, classes)
         how = judging.How(learner, judging.ROUNDS[self.effort], None, seed)
         pieces_of_work = 1 + judging.passes_at_most(rows) + how.rounds * rows.count_of_parts + 1
