@@ -38,6 +38,11 @@ def write_csv(name, header, lines):
         csv.writer(file).writerows([header, *lines])
 
 
+def read_csv(*path):
+    with Path(*path).open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
 def write_train(given=GIVEN, features=X):
     columns = zip(range(ROWS), features.tolist(), given, strict=True)
     write_csv("train.csv", ["a", "b", "c", "d", "kind"], [[*map(repr, row), NAMES[label]] for _, row, label in columns])
@@ -162,17 +167,17 @@ def test_wrong_labels_are_found_with_the_answers(there):
 
 
 def test_verified_corrections_are_applied_in_the_cleaned_copy(there):
-    verified = {line[0]: line for line in csv.reader(Path("verified.csv").open())}
+    verified = {line[0]: line for line in read_csv("verified.csv")}
     wrong = [number for number, line in verified.items() if number != "id" and line[1] != line[2]]
     assert len(wrong) > 10
     flagged = {str(at) for at, line in enumerate(rows_of("second"), 1) if line["flagged"] == "true"}
     assert flagged >= set(wrong)
     expected = [
         [*line[:4], verified[str(at)][2] if str(at) in wrong else line[4]]
-        for at, line in enumerate(list(csv.reader(Path("train.csv").open()))[1:], 1)
+        for at, line in enumerate(read_csv("train.csv")[1:], 1)
         if str(at) in wrong or str(at) not in flagged
     ]
-    assert list(csv.reader(Path("second", "cleaned.csv").open()))[1:] == expected
+    assert read_csv("second", "cleaned.csv")[1:] == expected
     assert summary("second")["cleaned"] == {
         "file": "cleaned.csv",
         "rows": ROWS - len(flagged) + len(wrong),
@@ -184,16 +189,14 @@ def test_relabeled_are_flagged_rows_where_another_label_is_likelier(there):
     ran = run(*CSV, "--verified", "verified.csv", "--relabel", "--out", "third", "--json")
     made = json.loads(ran.out)
     lines = rows_of("third")
-    moved = [
-        line["flagged"] == "true" and float(line["confidence"]) > float(line["score"]) for line in lines
-    ]
+    moved = [line["flagged"] == "true" and float(line["confidence"]) > float(line["score"]) for line in lines]
     kept = [line["flagged"] == "false" for line in lines]
     expected = [
         line["suggested"] if corrected else line["given"]
         for line, corrected, keep in zip(lines, moved, kept, strict=True)
         if corrected or keep
     ]
-    assert [row[4] for row in csv.reader(Path("third", "cleaned.csv").open())][1:] == expected
+    assert [row[4] for row in read_csv("third", "cleaned.csv")][1:] == expected
     assert made["cleaned"]["relabeled"] == sum(moved)
     assert sum(moved) > 60
 
@@ -214,10 +217,10 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_other_rows(there):
 def test_more_rows_to_verify_are_others(there):
     command = ("verify", "train.csv", "--label", "kind", "--fast", "--no-progress", "--out", "more", "--rows", "40")
     ran = run(*command, "--verified", "verified.csv")
-    assert ran == Ran(
-        0, "open more/verify.html in a browser, verify its rows, and run the command that it shows\n", ""
-    )
-    assert {path.name for path in Path("more").iterdir()} == {"verify.html", "config.json"}
+    assert ran == Ran(0, "open more/verify.html in a browser, verify its rows, and run the command that it shows\n", "")
+    assert {path.name for path in Path("more").iterdir()} == {"verify.html", "config.json", "summary.json"}
+    made = summary("more")
+    assert (made["made_by"], made["to_verify"]) == ("wior verify", 40)
     assert json.loads(Path("more", "config.json").read_text())["made_by"] == "wior verify"
     more, first = (set(asked(Path(name, "verify.html"))[0]) for name in ("more", "first"))
     assert len(more) == 40
@@ -226,7 +229,7 @@ def test_more_rows_to_verify_are_others(there):
     assert set(asked(Path("more", "verify.html"))[0]) == more
     # both together
     both = [*answer("more.csv", BY_NUMBER, Path("more", "verify.html"))]
-    lines = list(csv.reader(Path("verified.csv").open()))
+    lines = read_csv("verified.csv")
     write_csv("both.csv", lines[0], [*lines[1:], *both])
     assert run(*CSV, "--verified", "both.csv", "--out", "fourth").code == 0
     found = summary("fourth")
@@ -290,9 +293,7 @@ def test_a_folder_of_images(tmp_path, monkeypatch):
     assert {line["id"] for line in lines if line["flagged"] == "true"} == {
         name for name, label in right.items() if label != name.partition("/")[0]
     }
-    corrected = {
-        f"{right[name]}/{name.partition('/')[2]}" for name in ids if right[name] != name.partition("/")[0]
-    }
+    corrected = {f"{right[name]}/{name.partition('/')[2]}" for name in ids if right[name] != name.partition("/")[0]}
     found = {path.relative_to("out/cleaned").as_posix() for path in Path("out", "cleaned").rglob("*.png")}
     assert found == {line["id"] for line in lines if line["flagged"] == "false"} | corrected
     assert corrected
@@ -310,7 +311,7 @@ def test_arrays(tmp_path, monkeypatch):
     cleaned = np.load("out/cleaned.npz")
     assert len(cleaned["y"]) == summary()["cleaned"]["rows"]
     flagged = np.array([line["flagged"] == "true" for line in rows_of()])
-    verified = {int(line[0]) - 1 for line in list(csv.reader(Path("verified.csv").open()))[1:]}
+    verified = {int(line[0]) - 1 for line in read_csv("verified.csv")[1:]}
     keep = ~flagged | np.isin(np.arange(ROWS), list(verified))
     expected = np.where(np.isin(np.arange(ROWS), list(verified)), TRUE, GIVEN)[keep]
     np.testing.assert_array_equal(cleaned["y"], expected)
