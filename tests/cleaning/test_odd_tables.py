@@ -38,7 +38,7 @@ def f1(flagged, wrong):
 def test_features_that_say_nothing_flag_nothing_and_say_so():
     X, given, true, right = table(pairs=100)
     noise = np.random.default_rng(1).normal(size=X.shape)
-    with pytest.warns(UserWarning, match="the features say nothing of the right labels: .* Nothing is flagged"):
+    with pytest.warns(UserWarning, match=f"^{USELESS}. Nothing is flagged$"):
         found = fast(noise, given, right)
     assert not found.helpful_
     unknown = np.isnan(right)
@@ -146,7 +146,7 @@ def test_forty_classes_with_a_fifth_wrong():
 @pytest.mark.parametrize("pairs", [0, 11])
 def test_sixty_three_rows_are_not_flagged_by_the_half(pairs):
     for seed in range(4):
-        X, given, true, right = table(63, 3, pairs, 0.1, seed)
+        X, given, _, right = table(63, 3, pairs, 0.1, seed)
         found = fast(X, given, right)
         assert found.flagged_.mean() < 0.3
 
@@ -185,7 +185,6 @@ def test_mistakes_that_were_only_looked_for_do_not_make_the_features_useless():
         warnings.simplefilter("error")
         found = fast(X, given, right, chances=np.where(np.isnan(right), np.nan, 0.0))
     assert found.helpful_
-    assert USELESS
 
 
 @pytest.mark.slow
