@@ -114,6 +114,12 @@ def test_every_row_verified_is_no_obstacle():
     assert tuple(found.estimates_.wrong) == ((given != true).sum(),) * 3
 
 
+def test_pairs_of_nearly_as_many_classes_are_no_reason_to_warn():
+    X, given, true, right = table(2000, 40, 45, 0.1, std=0.8)
+    assert len(np.unique(right[~np.isnan(right)])) > 23
+    assert f1(fast(X, given, right).flagged_, given != true) > 0.6
+
+
 def test_two_classes():
     X, given, true, right = table(classes=2)
     assert f1(fast(X, given, right).flagged_, given != true) > 0.9

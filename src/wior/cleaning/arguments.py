@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,10 @@ def labels_of(y: Any, name: str = "y") -> np.ndarray:
     with named(name):
         y = column_or_1d(y, warn=True)
         _refuse_mixed(y)
-        check_classification_targets(y)
+        with warnings.catch_warnings():
+            if name != "y":  # of many classes few rows are verified, each of another one
+                warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
         check_array(y.reshape(-1, 1), dtype=None, ensure_all_finite=y.dtype.kind in "fc", input_name=name)
     return np.asarray(y)
 
