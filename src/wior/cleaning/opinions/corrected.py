@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wior.cleaning.opinions.discriminants import Discriminants, best_loss, log_normalized
+from wior.cleaning.opinions.discriminants import Discriminants, best_loss, compared, log_normalized
 from wior.cleaning.opinions.rows import UNKNOWN, Rows
 from wior.cleaning.opinions.table import LEAST, memberships_of, tables
 
 FOLDS = 3  # of verified rows
 PASSES, USUAL_PASSES = 4, 2  # at most, and where verified rows are too few to choose
 ENOUGH = 20  # verified rows, to choose by
-TEMPERED_BY = 20_000  # rows
 TEMPERATURES = np.geomspace(0.3, 10, 31)
 
 Notify = Callable[[str], None]
@@ -85,7 +84,7 @@ def _passes(
 
 def _tempered(scores: np.ndarray, shares: np.ndarray, rows: Rows) -> np.ndarray:
     """log p at the temperature under which given and verified labels are likeliest."""
-    places = np.random.default_rng(0).permutation(np.flatnonzero(rows.in_table & ~rows.known))[:TEMPERED_BY]
+    places = np.random.default_rng(0).permutation(np.flatnonzero(rows.in_table & ~rows.known))[: compared(rows.classes)]
     known = np.flatnonzero(rows.known)
     best = (np.inf, 1.0)
     if shares.ndim == 1:

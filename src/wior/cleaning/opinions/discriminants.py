@@ -19,7 +19,7 @@ ROWS_AT_ONCE = 4096
 KEPT_IN_MEMORY = 2**28  # numbers: expanded rows that are not computed again
 SHRINKAGES = (0.01, 0.1, 0.3, 1.0)  # shares of the mean variance
 TEMPERATURES = np.geomspace(0.2, 20, 41)
-COMPARED = 20_000  # rows, for a temperature
+COMPARED, NUMBERS_COMPARED = 20_000, 2**24  # rows, for a temperature, and scores of them
 FEW = 1.0  # row: classes with fewer move towards the mean of all
 LEAST_LIKELY = 1e-4
 LEAST_VARIANCE = 3e-4  # of rows whose variance is about one in all: above what rounding to float32 makes of none
@@ -138,12 +138,18 @@ def at_best_temperature(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndar
 def best_temperature(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """The temperature that makes the labels likeliest, and their mean loss at it."""
     rows = np.flatnonzero(labels >= 0)
-    if len(rows) > COMPARED:
-        rows = rows[np.linspace(0, len(rows) - 1, COMPARED).astype(int)]
+    most = compared(scores.shape[1])
+    if len(rows) > most:
+        rows = rows[np.linspace(0, len(rows) - 1, most).astype(int)]
     some, right = scores[rows], labels[rows]
     losses = [-log_normalized(some / t)[np.arange(len(right)), right].mean() for t in TEMPERATURES]
     best = int(np.argmin(losses))
     return float(TEMPERATURES[best]), float(losses[best])
+
+
+def compared(classes: int) -> int:
+    """How many rows are looked at for a temperature: fewer of very many classes."""
+    return max(min(COMPARED, NUMBERS_COMPARED // classes), 1)
 
 
 def best_loss(logs: np.ndarray, labels: np.ndarray) -> float:

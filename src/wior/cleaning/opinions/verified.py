@@ -29,6 +29,7 @@ def of_verified(rows: Rows, scaling: Scaling) -> np.ndarray:
         model = LogisticRegression(C=1 / (PENALTY * len(labels)), max_iter=300)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)  # of many classes few rows
             model.fit(taught[learned], labels)
         here = np.flatnonzero(rows.parts == part)
         for at in range(0, len(here), ROWS_AT_ONCE):
