@@ -44,7 +44,6 @@ class Judged:
 
     posterior: np.ndarray  # (N, classes) the probability of every class, the given label known
     calibrated: Calibrated
-    table: np.ndarray | None  # (classes, classes); None for very many classes
     combined: Combined
     start: str  # of the corrected model
     passes: int
@@ -90,11 +89,10 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         known_or_likeliest = np.where(rows.known, rows.right, memberships.argmax(1))
         foreseen = made.scores(*made.sums(memberships))
         says = made.rule(memberships, best_temperature(foreseen, known_or_likeliest)[0])
-    table = together.tables.mean(0) if together.tables.ndim == 3 else None
     labeled = rows.in_table
     disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
     scores = calibrated(rows, together.posterior)
-    return Judged(together.posterior, scores, table, together, right.start, right.passes, disagreeing, says)
+    return Judged(together.posterior, scores, together, right.start, right.passes, disagreeing, says)
 
 
 def passes_at_most(rows: Rows) -> int:
