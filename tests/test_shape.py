@@ -15,7 +15,7 @@ PACKAGES = ["wior", *(found.name for found in pkgutil.walk_packages(wior.__path_
 FILES = sorted(ROOT.rglob("*.py"))
 MOST_LINES, MOST_ARGUMENTS = 60, 7
 # each option of a command is an argument, with its help beside it
-COMMANDS = {("cli.py", name) for name in ("clean", "demo", "reproduce", "run", "compare")}
+COMMANDS = {("cli.py", name) for name in ("clean", "verify", "demo", "reproduce", "run", "compare")}
 # what users call with keywords, one for each choice that they have
 FACADE = {
     ("label_cleaner.py", "__init__"),

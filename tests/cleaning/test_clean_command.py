@@ -35,7 +35,7 @@ from clean_runs import (
     write_table,
 )
 from wior.cleaning import choosing
-from wior.cleaning.command import COLUMNS
+from wior.cleaning.output import COLUMNS
 from wior.cleaning.label_cleaner import LabelCleaner
 from wior.cleaning.review.guard import unguard
 
@@ -271,7 +271,7 @@ def test_what_goes_wrong_in_writing_leaves_the_earlier_folder(here, monkeypatch,
         (here / "wior-clean").mkdir(exist_ok=True)
         (here / "wior-clean" / name).write_bytes(content)
     before = contents()
-    monkeypatch.setattr(LabelCleaner, "fit", failing(RuntimeError("first line\nsecond line")))
+    monkeypatch.setattr(LabelCleaner, "fit_job", failing(RuntimeError("first line\nsecond line")))
     assert_refused(run(*marked()), 1, "first line second line", before)
 
 

@@ -23,7 +23,7 @@ from wior.cleaning.label_cleaner import LabelCleaner
         (("clean", *TABLE, "--verified-column", "color", *QUICK), "'red' must be true, yes, 1 or x"),
         (("clean", "few.csv", *MARKED[1:]), "X_verified must have at least 4 rows, got 3"),
         (("clean", "one.csv", *MARKED[1:]), "y_verified must have at least two classes, got one class only: 'cat'"),
-        (marked("--threshold", "1.5"), "threshold must lie between 0 and 1, got 1.5"),
+        (marked("--threshold", "1.5"), "threshold must lie between 0 and 1, or be None, got 1.5"),
         (marked("--seed", "-1"), "random_state must lie between 0 and 2**63 - 1, got -1"),
         (marked("--outer-lr", "-1"), "outer_lr must be a positive finite number, got -1.0"),
         (marked("--inner-lr", "nan"), "inner_lr must be a positive finite number, got nan"),
@@ -97,7 +97,7 @@ def test_where_learning_fails_nothing_is_left(here):
 
 
 def test_a_traceback_is_shown_on_request_only(here, monkeypatch):
-    monkeypatch.setattr(LabelCleaner, "fit", failing(RuntimeError("it")))
+    monkeypatch.setattr(LabelCleaner, "fit_job", failing(RuntimeError("it")))
     monkeypatch.setattr(sys, "argv", ["wior", *marked("--debug")])
     before = contents()
     with pytest.raises(RuntimeError, match="it"):
@@ -111,7 +111,7 @@ def test_a_save_that_fails_is_reported(here, monkeypatch):
         warnings.warn("checkpoint folder 'saved' cannot be written at step 5: no space left", stacklevel=2)
         raise RuntimeError("enough")
 
-    monkeypatch.setattr(LabelCleaner, "fit", fit)
+    monkeypatch.setattr(LabelCleaner, "fit_job", fit)
     with pytest.warns(UserWarning, match="cannot be written at step 5") as warned:
         assert run(*marked("--checkpoint", "saved")).code == 1
     assert len(warned) == 1
@@ -122,6 +122,6 @@ def test_a_save_that_fails_is_reported(here, monkeypatch):
     [((), "interrupted"), (("--checkpoint", "saved"), "interrupted; the same command with --resume continues")],
 )
 def test_an_interruption_is_said_and_leaves_no_folder(here, monkeypatch, options, message):
-    monkeypatch.setattr(LabelCleaner, "fit", failing(KeyboardInterrupt()))
+    monkeypatch.setattr(LabelCleaner, "fit_job", failing(KeyboardInterrupt()))
     before = contents()
     assert_refused(run(*marked(*options)), 130, f"wior: {message}\n", before)

@@ -45,8 +45,8 @@ MIXED = np.array(["a", None, "b", *"abc" * 7], object)
         ("y_verified", np.full(VERIFIED, "1"), "y and y_verified must both be texts or both be numbers, got the dtypes int64 and <U1"),
         ("y_verified", np.full(VERIFIED, 1), "y_verified must have at least two classes, got one class only: '1'; verify some rows"),
         ("y", None, "y should be a 1d array"),
-        ("y_verified", None, "y_verified must be given: a small set of rows whose labels are known to be right"),
-        ("X_verified", None, "X_verified must be given"),
+        ("y_verified", None, "y_verified must be given with X_verified: the right labels of its rows"),
+        ("X_verified", None, "y_verified must have one entry for each row of X, None or NaN where nobody looked, got 24 for 96; give other verified rows by X_verified and y_verified"),
     ],
 )  # fmt: skip
 def test_data_that_cannot_be_used_are_named(name, value, message):
@@ -74,7 +74,7 @@ def test_labels_in_a_column_are_used_with_a_warning(monkeypatch):
     ("parameters", "message"),
     [
         ({"weighting": "rows"}, "weighting must be one of auto, noise, function, row; got 'rows'"),
-        ({"model": "tree"}, "model must be one of auto, linear, mlp or a wior.cleaning.Custom; got 'tree'"),
+        ({"model": "tree"}, "model must be one of auto, linear, mlp, a wior.cleaning.Custom or a classifier of scikit-learn; got 'tree'"),
         ({"model": ["mlp"]}, r"model must be one of .*; got \['mlp'\]"),
         ({"start": "even"}, "start must be one of None, trusting, counted; got 'even'"),
         ({"hidden": (64, 0)}, r"hidden must be widths of layers, positive integers such as \(64,\), got \(64, 0\)"),
@@ -94,8 +94,8 @@ def test_labels_in_a_column_are_used_with_a_warning(monkeypatch):
         ({"folds": "two"}, "folds must be a positive integer, got 'two'"),
         ({"parts": 1}, "parts must be 0 or an integer of at least 2, got 1"),
         ({"parts": -2}, "parts must be 0 or an integer of at least 2, got -2"),
-        ({"threshold": 1.5}, "threshold must lie between 0 and 1, got 1.5"),
-        ({"threshold": float("nan")}, "threshold must lie between 0 and 1, got nan"),
+        ({"threshold": 1.5}, "threshold must lie between 0 and 1, or be None, got 1.5"),
+        ({"threshold": float("nan")}, "threshold must lie between 0 and 1, or be None, got nan"),
         ({"order": "random"}, "order must be one of wior.orders, got 'random'"),
         ({"order": Incremental}, "order must be one of wior.orders, got <class"),
         ({"random_state": None}, "random_state must be an integer, got None"),

@@ -289,7 +289,8 @@ def test_a_clone_has_the_parameters_and_nothing_else(quick):
     assert copy.get_params() == quick.get_params()
     assert not hasattr(copy, "scores_")
     copy.set_params(threshold=0.7, hidden=None)
-    assert (copy.threshold, copy.hidden, quick.threshold) == (0.7, None, 0.5)
+    assert (copy.threshold, copy.hidden, quick.threshold) == (0.7, None, None)
+    assert quick.threshold_ == 0.5
     with pytest.raises(ValueError, match="Invalid parameter 'treshold'"):
         copy.set_params(treshold=0.7)
     own = clone(LabelCleaner(model=own_model()))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from wior.cleaning import command, plots, terminal
+from wior.cleaning import output, plots, summary, terminal
 from wior.cleaning.choosing import TEMPERATURES, Trial
 from wior.cleaning.designs import Setting
 
@@ -34,7 +34,7 @@ def diverged(setting, fold, end):
 def test_candidates_that_diverged_are_listed_without_a_loss():
     heat = [trial(A, 0, 3, 2, end=4), trial(A, 1, 3, 4, end=4), trial(B, 0, 1, 1, end=4), diverged(B, 1, 4)]
     last = [trial(A, 0, 3, 2, 1), trial(A, 1, 3, 4, 1)]
-    found = command.trials(Fitted(heat + last, {}))
+    found = summary.trials(Fitted(heat + last, {}))
     assert [(one["start"], one["steps"], one["best_steps"], one["held_out_loss"]) for one in found] == [
         ("counted", 4, 0, 3.0),
         ("trusting", 4, None, None),
@@ -46,7 +46,7 @@ def test_candidates_that_diverged_are_listed_without_a_loss():
 def test_learning_curves_are_those_that_ran_to_the_end_on_every_fold():
     heat = [trial(B, fold, 1, 1, end=4) for fold in (0, 1)]
     last = [trial(A, 0, 3, 2, 1), trial(A, 1, 3, 4, 1), trial(B, 0, 3, 2, 1), diverged(B, 1, 10)]
-    (found,) = command.learning_curves(Fitted(heat + last, {"steps_at_most": 10}))
+    (found,) = output.learning_curves(Fitted(heat + last, {"steps_at_most": 10}))
     assert found.name == "loss on held-out verified rows (noise, counted start, η 1, γ 0.1, λ 1)"
     assert (found.steps, found.values) == ([0, 5, 10], [3.0, 3.0, 1.0])
 
@@ -103,6 +103,15 @@ def test_labels_in_the_terminal_are_one_line_and_no_orders_to_it(label, shown):
     [(10, 0, "10 rows"), (7, 0, "7 rows, 3 left out"), (10, 3, "10 rows, 3 relabeled"), (9, 2, "9 rows, 2 relabeled, 1 left out")],
 )  # fmt: skip
 def test_the_terminal_says_what_became_of_the_rows(kept, relabeled, text):
-    summary = {"rows": 10, "cleaned": {"file": "cleaned.csv", "rows": kept, "relabeled": relabeled}}
-    table = terminal.files(summary, Path("out"))
-    assert list(table.columns[1].cells)[2] == text
+    cleaned = {"file": "cleaned.csv", "rows": kept, "relabeled": relabeled}
+    table = terminal.files({"rows": 10, "cleaned": cleaned, "to_verify": 0}, Path("out"))
+    names, whats = (list(column.cells) for column in table.columns)
+    assert [name.plain for name in names] == [
+        f"out/{name}" for name in ("review.html", "rows.csv", "cleaned.csv", "overview.png")
+    ]
+    assert whats[2] == text
+    first = terminal.files({"rows": 10, "cleaned": cleaned, "to_verify": 1200}, Path("out"))
+    assert next(iter(first.columns[0].cells)).plain == "out/verify.html"
+    assert next(iter(first.columns[1].cells)) == (
+        "open it first: verify 1,200 rows, and run the command that it shows"
+    )

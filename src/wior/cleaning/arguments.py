@@ -25,23 +25,35 @@ def labels_of(y: Any, name: str = "y") -> np.ndarray:
 
 def right_labels(y_verified: Any, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(rows,) where the right label is known, and the labels there."""
+    if isinstance(y_verified, (list, tuple)):
+        y_verified = np.array([*y_verified, None], object)[:-1]  # numpy would make a text of a NaN among texts
     values = column_or_1d(y_verified)
     if len(values) != len(given):
         raise ValueError(
             f"y_verified must have one entry for each row of X, None or NaN where nobody looked, got {len(values)} for "
             f"{len(given)}; give other verified rows by X_verified and y_verified"
         )
-    known = ~np.array([value is None or value != value for value in values.tolist()], bool)  # NaN differs from itself
+    known = ~np.array([_is_missing(value) for value in values.tolist()], bool)
     found = values[known]
     if not len(found):
         return known, given[:0]
     if found.dtype == object:
         found = np.array(found.tolist())
     if given.dtype.kind in "iub" and found.dtype.kind == "f" and np.array_equal(found, np.round(found)):
-        found = found.astype(given.dtype)  # a column of integers with NaN is one of floats
+        found = found.astype(np.int64)  # a column of integers with NaN is one of floats
+    if given.dtype == bool and found.dtype.kind in "iu" and set(found.tolist()) <= {0, 1}:
+        found = found.astype(bool)
     found = labels_of(found, "y_verified")
     require_one_kind(given, found)
     return known, found
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, or what pandas has in their place."""
+    if value is None:
+        return True
+    differs = value != value  # as NaN does from itself; of pandas' NA nothing can be said
+    return not isinstance(differs, (bool, np.bool_)) or bool(differs)
 
 
 def require_one_kind(given: np.ndarray, verified: np.ndarray) -> None:

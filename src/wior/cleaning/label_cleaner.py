@@ -192,6 +192,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def _fit_case(self, case: Case) -> LabelCleaner:
         arguments.require_two_classes(self.classes_)
+        vars(self).pop("says_", None)  # of an earlier fit
         if self._by_opinions(case):
             return self._judge(case)
         judged = np.flatnonzero(case.right == UNKNOWN)
@@ -199,9 +200,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             raise ValueError("y_verified has a label for every row of X; none is left to be judged")
         known = np.flatnonzero(case.right != UNKNOWN)
         everything = not len(known)  # then no copy is made of what may be large
-        verified = (
-            np.concatenate([case.features[known], case.outside_features]) if len(known) else case.outside_features
-        )
+        sets = [rows for rows in (case.features[known], case.outside_features) if len(rows)]
+        verified = sets[0] if len(sets) == 1 else np.concatenate(sets) if sets else case.features[:0]
         labels = np.concatenate([case.right[known], case.outside])
         if not len(labels):
             raise ValueError(
@@ -267,8 +267,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         """The given label of a row that is not flagged, else the likeliest other one, or the right one."""
         rows = np.arange(len(case.given))
         others = posterior.copy()
-        others[rows, case.given] = 0
+        others[rows, case.given] = -1  # not even where nothing else is likely
         other = others.argmax(1)
+        others[rows, case.given] = 0
         share = others[rows, other] / np.maximum(others.sum(1), 1e-30)
         known = case.right != UNKNOWN
         self.suggested_codes_ = np.where(self.flagged_, other, case.given)

@@ -8,6 +8,7 @@ import pytest
 from user_tables import marked, verified_by
 from wior.cleaning.features import backbones, patches
 from wior.cleaning.tables import InputError
+from wior.cleaning.tables.opening import open_rows
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,9 @@ def test_pictures_become_features(folder, shape):
     }
     np.testing.assert_array_equal(job.images(np.array([7, 2])), train[[7, 2]])
     assert np.flatnonzero(job.right != -1).tolist() == [4]
-    np.testing.assert_array_equal(job.outside_features[0], job.features[4])
+    assert job.right[4] == 1
+    assert job.outside.tolist() == [0, 1]  # the two others, whose features are those that such pictures have here
+    np.testing.assert_array_equal(job.outside_features, job.like(open_rows(Path("verified.npz"))).features[1:])
     assert any("pip install 'wior[images]'" in note for note in job.notes)
 
 

@@ -32,7 +32,10 @@ def counted_pairs(rows: Rows, plain: np.ndarray) -> np.ndarray:
         return np.zeros((parts, 0, 0))
     known = np.flatnonzero(rows.known & ~(rows.paired & (rows.weights == 0)))  # those would show mistakes alone
     labeled = np.where(rows.paired[known, None], members(rows.given[known], rows.classes), np.exp(plain[known]))
-    weights = np.where(rows.paired[known] & (rows.weights[known] > 0), rows.weights[known], 1.0)
+    drawn = rows.paired[known]
+    weights = np.ones(len(known))
+    if drawn.any():  # a pair counts as one row on average, however rare it is to be drawn
+        weights[drawn] = rows.weights[known][drawn] / rows.weights[known][drawn].mean()
     counts = np.zeros((parts, rows.classes, rows.classes))
     for part in range(len(counts)):
         others = rows.parts[known] != part
