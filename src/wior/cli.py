@@ -285,9 +285,8 @@ def apply(
     """Write a copy of a table with the labels corrected as decided on the review page."""
     from wior.cleaning.apply import apply_decisions
 
-    target = out or table.with_name(f"{table.stem}.corrected{table.suffix}")
     with _one_line(debug):
-        done = apply_decisions(decisions, table, target, label=label, id_column=id_column)
+        done = apply_decisions(decisions, table, out, label=label, id_column=id_column)
     if as_json:
         print(
             json.dumps(

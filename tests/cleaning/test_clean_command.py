@@ -35,8 +35,8 @@ from clean_runs import (
     write_table,
 )
 from wior.cleaning import choosing
-from wior.cleaning.output import COLUMNS
 from wior.cleaning.label_cleaner import LabelCleaner
+from wior.cleaning.output import COLUMNS
 from wior.cleaning.review.guard import unguard
 
 

@@ -74,7 +74,10 @@ def test_labels_in_a_column_are_used_with_a_warning(monkeypatch):
     ("parameters", "message"),
     [
         ({"weighting": "rows"}, "weighting must be one of auto, noise, function, row; got 'rows'"),
-        ({"model": "tree"}, "model must be one of auto, linear, mlp, a wior.cleaning.Custom or a classifier of scikit-learn; got 'tree'"),
+        (
+            {"model": "tree"},
+            "model must be one of auto, linear, mlp, a wior.cleaning.Custom or a classifier of scikit-learn; got 'tree'",
+        ),
         ({"model": ["mlp"]}, r"model must be one of .*; got \['mlp'\]"),
         ({"start": "even"}, "start must be one of None, trusting, counted; got 'even'"),
         ({"hidden": (64, 0)}, r"hidden must be widths of layers, positive integers such as \(64,\), got \(64, 0\)"),

@@ -112,6 +112,4 @@ def test_the_terminal_says_what_became_of_the_rows(kept, relabeled, text):
     assert whats[2] == text
     first = terminal.files({"rows": 10, "cleaned": cleaned, "to_verify": 1200}, Path("out"))
     assert next(iter(first.columns[0].cells)).plain == "out/verify.html"
-    assert next(iter(first.columns[1].cells)) == (
-        "open it first: verify 1,200 rows, and run the command that it shows"
-    )
+    assert next(iter(first.columns[1].cells)) == ("open it first: verify 1,200 rows, and run the command that it shows")

@@ -192,7 +192,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def _fit_case(self, case: Case) -> LabelCleaner:
         arguments.require_two_classes(self.classes_)
-        vars(self).pop("says_", None)  # of an earlier fit
+        if hasattr(self, "says_"):
+            del self.says_  # of an earlier fit
         if self._by_opinions(case):
             return self._judge(case)
         judged = np.flatnonzero(case.right == UNKNOWN)
