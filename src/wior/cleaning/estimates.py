@@ -51,32 +51,42 @@ def estimates(pairs: Pairs, scores: np.ndarray, known_wrong: int, threshold: flo
     """`scores` are those of the rows that nobody verified; `known_wrong`: the wrong ones among the verified."""
     if len(pairs.wrong) < FEWEST:
         return None
+    pairs = pairs._replace(weights=_of_the_others(pairs.weights, len(scores)))
     share = share_wrong(pairs, scores)
     wrong = Interval(*(known_wrong + len(scores) * one for one in share))
-    flagged = pairs.scores < threshold
+    counted = pairs.weights > 0
+    flagged, wrong_pairs = (pairs.scores < threshold) & counted, pairs.wrong & counted
     precision = weighted_share(pairs.wrong[flagged], pairs.weights[flagged]) if flagged.any() else None
-    recall = weighted_share(flagged[pairs.wrong], pairs.weights[pairs.wrong]) if pairs.wrong.any() else None
+    recall = weighted_share(flagged[wrong_pairs], pairs.weights[wrong_pairs]) if wrong_pairs.any() else None
     return Estimates(wrong, precision, recall, len(pairs.wrong))
+
+
+def _of_the_others(weights: np.ndarray, others: int) -> np.ndarray:
+    """The weights with which pairs speak of the rows that nobody verified: one that was drawn for certain has 0."""
+    return np.maximum(weights * ((others + len(weights)) / weights.sum()) - 1, 0)
 
 
 def share_wrong(pairs: Pairs, scores: np.ndarray) -> Interval:
     """Of the rows that nobody verified: what the scores say, and by how much they are off on the pairs."""
+    if not len(scores) or not pairs.weights.any():
+        return Interval(0.0, 0.0, 1.0) if len(scores) else Interval(0.0, 0.0, 0.0)
     off = pairs.wrong - (1 - pairs.scores)
-    plain = weighted_share(pairs.wrong, pairs.weights)
-    if not pairs.wrong.any() or pairs.wrong.all() or not len(scores):
-        return plain
+    if not pairs.wrong.any() or pairs.wrong.all():
+        return weighted_share(pairs.wrong, pairs.weights)
     weights = pairs.weights / pairs.weights.sum()
     value = float(np.clip((1 - scores).mean() + weights @ off, 1e-4, 1 - 1e-4))
-    spread = float(weights**2 @ (off - weights @ off) ** 2) * len(off) / (len(off) - 1)
-    spread += float((1 - scores).var() / len(scores))
-    return _wilson(value, _as_many(value, spread, len(off)))
+    around = (off - weights @ off) ** 2
+    # of the pairs, and of the rows that nobody verified, which are not the same
+    spread = float(weights**2 @ around + weights @ around / len(scores)) * len(off) / (len(off) - 1)
+    return _wilson(value, _as_many(value, spread, len(off)), 1 / float((weights**2).sum()))
 
 
 def weighted_share(yes: np.ndarray, weights: np.ndarray) -> Interval:
     """Of rows that were drawn with different chances."""
     weights = weights / weights.sum()
     value = float(weights @ yes)
-    return _wilson(value, 1 / float((weights**2).sum()))
+    drawn = 1 / float((weights**2).sum())
+    return _wilson(value, drawn, drawn)
 
 
 def _as_many(value: float, variance: float, drawn: int) -> float:
@@ -85,8 +95,9 @@ def _as_many(value: float, variance: float, drawn: int) -> float:
     return float(np.clip(alike, LEAST_RATIO * drawn, MOST_RATIO * drawn))
 
 
-def _wilson(value: float, drawn: float) -> Interval:
-    z = float(scipy.stats.t.ppf(0.5 + LEVEL / 2, max(drawn - 1, 1)))
+def _wilson(value: float, drawn: float, pairs: float) -> Interval:
+    """Of a share that is known as well as from `drawn` rows; how well is judged by so many pairs."""
+    z = float(scipy.stats.t.ppf(0.5 + LEVEL / 2, max(pairs - 1, 1)))
     middle = (value + z**2 / (2 * drawn)) / (1 + z**2 / drawn)
     half = z / (1 + z**2 / drawn) * math.sqrt(value * (1 - value) / drawn + z**2 / (4 * drawn**2))
     return Interval(max(middle - half, 0.0), value, min(middle + half, 1.0))

@@ -35,6 +35,7 @@ WEIGHTINGS = ("auto", *DESIGNS)
 STARTS = ("trusting", "counted")
 MOST_LIKELY = 5  # labels of a row that are kept
 MODELS = ("auto", "linear", "mlp")
+CLOSED_FORMS = "closed forms"
 NO_VERIFIED_ROW = "no verified row of"
 USELESS = (
     "the features say nothing of the right labels: on the verified rows no model is better than the shares of the "
@@ -225,7 +226,9 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         """By opinions of several models, combined and calibrated by the verified rows."""
         n, m, classes, seed = len(case.given), len(case.outside), len(self.classes_), int(self.random_state)
         rows = rows_of(case, classes, seed)
-        learner, model = self._learner(rows, classes)
+        asked_for = is_classifier(self.model) or isinstance(self.model, Custom)
+        # without verified rows nothing says that a taught model knows more
+        learner, model = self._learner(rows, classes) if rows.known.any() or asked_for else (None, CLOSED_FORMS)
         how = judging.How(learner, judging.ROUNDS[self.effort], None, seed)
         pieces_of_work = 1 + judging.passes_at_most(rows) + how.rounds * rows.count_of_parts + 1
         probabilities = case.probabilities
@@ -318,7 +321,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
     def _learner(self, rows: Rows, classes: int) -> tuple[Any, str]:
         """What is taught by kept rows, and its name; None where only closed forms judge."""
         if self.effort == "fast" or not rows.features.shape[1]:
-            return None, "closed forms"
+            return None, CLOSED_FORMS
         if is_classifier(self.model):
             return TaughtClassifier(self.model, rows.features, classes), type(self.model).__name__
         model = self._model(rows.features, classes)

@@ -39,18 +39,33 @@ def chances_of(scores: np.ndarray, given: np.ndarray, count: int) -> np.ndarray:
         return np.ones(len(scores))
     doubt = np.sqrt(np.clip(scores * (1 - scores), 0, None)) + 1e-6
     sizes = EVENLY / len(scores) + (1 - EVENLY) * doubt / doubt.sum()
-    of_class = np.bincount(given, sizes * count)
     wanted = np.minimum(OF_EVERY_CLASS, np.bincount(given))
-    present = of_class > 0
-    if wanted[present].sum() < count / 2:
-        lift = np.ones(len(of_class))
-        lift[present] = np.maximum(wanted[present] / of_class[present], 1.0)
-        sizes *= lift[given]
-    return _at_most_one(sizes, count)
+    chances, rest, left = np.empty(len(scores)), np.ones(len(scores), bool), float(count)
+    if wanted.sum() < count / 2:
+        for taken in _scarce(np.bincount(given, sizes * count), wanted):
+            rows = given == taken
+            chances[rows] = _at_most_one(sizes[rows], wanted[taken])
+            rest &= ~rows
+            left -= wanted[taken]
+    chances[rest] = _at_most_one(sizes[rest], left)
+    return chances
 
 
-def _at_most_one(sizes: np.ndarray, count: int) -> np.ndarray:
+def _scarce(of_class: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The classes of which fewer rows would be drawn than wanted, also once the others have what is left."""
+    low, total = np.zeros(len(wanted), bool), of_class.sum()
+    while True:
+        share = (total - wanted[low].sum()) / of_class[~low].sum()
+        below = ~low & (share * of_class < wanted)
+        if not below.any():
+            return np.flatnonzero(low)
+        low |= below
+
+
+def _at_most_one(sizes: np.ndarray, count: float) -> np.ndarray:
     """Chances in proportion to sizes; rows whose size asks for more than one are drawn for certain."""
+    if count >= len(sizes):
+        return np.ones(len(sizes))
     certain = np.zeros(len(sizes), bool)
     while True:
         rest = sizes * ~certain
