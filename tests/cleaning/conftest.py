@@ -11,7 +11,9 @@ def few_sums():
     """Rows are expanded by 60 random sums in place of a thousand: the tests have no time for more."""
     of = Expansion.of.__func__
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Expansion, "of", classmethod(lambda kind, *given, **named: of(kind, *given, **{"sums": 60, **named})))
+        patch.setattr(
+            Expansion, "of", classmethod(lambda kind, *given, **named: of(kind, *given, **{"sums": 60, **named}))
+        )
         yield
 
 

@@ -111,7 +111,9 @@ def by_doubt(table, count, seed):
 
 
 @pytest.mark.parametrize("draw", [at_random, by_doubt])
-@pytest.mark.parametrize(("rows", "count", "off"), [(3000, 100, 1.0), (3000, 100, -1.0), (400, 40, 0.0), (300, 150, 1.5)])
+@pytest.mark.parametrize(
+    ("rows", "count", "off"), [(3000, 100, 1.0), (3000, 100, -1.0), (400, 40, 0.0), (300, 150, 1.5)]
+)
 def test_the_interval_holds_the_truth_and_its_middle_is_not_biased(draw, rows, count, off):
     table = Table(rows, off, seed=1)
     found = [table.estimated(*draw(table, count, seed)).wrong for seed in range(DRAWS)]

@@ -94,9 +94,7 @@ def test_verified_rows_belong_to_their_class_alone():
     found = np.random.default_rng(2).dirichlet(np.ones(3), (5, 3))
     memberships = memberships_of(LOGS, found, ROWS)
     np.testing.assert_array_equal(memberships[ROWS.known], np.eye(3)[ROWS.right[ROWS.known]])
-    np.testing.assert_allclose(
-        memberships[~ROWS.known], naive_posterior(LOGS, found, ROWS)[~ROWS.known], rtol=1e-5
-    )
+    np.testing.assert_allclose(memberships[~ROWS.known], naive_posterior(LOGS, found, ROWS)[~ROWS.known], rtol=1e-5)
 
 
 def test_the_likeliest_table_is_that_by_which_labels_were_made_wrong():
@@ -132,8 +130,6 @@ def test_the_share_of_wrong_labels_of_very_many_classes_is_that_of_the_other_par
     found = tables(ROWS, counted_pairs(ROWS, PLAIN), memberships)
     for part in range(5):
         own = [
-            1 - memberships[at, given]
-            for at, given in enumerate(ROWS.given)
-            if given >= 0 and ROWS.parts[at] != part
+            1 - memberships[at, given] for at, given in enumerate(ROWS.given) if given >= 0 and ROWS.parts[at] != part
         ]
         assert found[part] == pytest.approx(np.mean(own), rel=1e-5)
