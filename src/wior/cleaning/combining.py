@@ -48,11 +48,11 @@ def combine(rows: Rows, opinions: Sequence[Opinion], counts: np.ndarray) -> Comb
     right = rows.right[known]
     frequent = (np.bincount(right, minlength=rows.classes) + 1) / (len(right) + rows.classes)
     logs = together[known, right]
+    told = ~rows.paired[known] | (rows.weights[known] > 0)  # of the others their score was the reason to look
+    gains = (logs - np.log(frequent[right]))[told]
     names = [one.name for one in opinions]
     loss = float(-logs.mean()) if len(known) else float("nan")
-    return Combined(
-        posterior, found, dict(zip(names, weights.tolist(), strict=True)), logs - np.log(frequent[right]), loss
-    )
+    return Combined(posterior, found, dict(zip(names, weights.tolist(), strict=True)), gains, loss)
 
 
 def _weighted(rows: Rows, opinions: Sequence[Opinion]) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,9 @@ from wior.cleaning.label_cleaner import NO_VERIFIED_ROW, USELESS, LabelCleaner
 from wior.cleaning.request import Request, the_command
 from wior.cleaning.review.verification import Verification, write_verification
 from wior.cleaning.tables import UNKNOWN, InputError, Job, read
-from wior.saving.folders import made_by_wior, whole_folder
+from wior.saving.folders import CONFIG, SUMMARY, made_by_wior, whole_folder
+from wior.saving.whole import write_json
+from wior.version import __version__
 
 Complete = Callable[[Path, dict[str, Any], Findings], None]
 
@@ -46,8 +48,15 @@ def verify(request: Request) -> Path:
         job, cleaner = _learned(request)
         count = write_page_to_verify(folder, request, job, findings(job, cleaner), request.verify)
         output.write_config(folder, request, cleaner, "wior verify")
-        if not count:
-            raise InputError(f"{job.path}: every row is verified")
+        write_json(
+            folder / SUMMARY,
+            {
+                "made_by": "wior verify",
+                "version": __version__,
+                "to_verify": count,
+                "files": [output.VERIFY, CONFIG, SUMMARY],
+            },
+        )
     return request.out / output.VERIFY
 
 

@@ -33,7 +33,7 @@ def write(
 ) -> dict[str, Any]:
     """All files of the folder but the page to verify."""
     write_rows(folder / ROWS, job, found)
-    changed = found.wrong | (found.changed if request.relabel else False)
+    changed = found.corrected(request.relabel)
     keep = ~found.flagged | changed
     changes = {int(place): found.classes[found.suggested[place]] for place in np.flatnonzero(changed)}
     cleaned = job.write(folder, keep, changes)

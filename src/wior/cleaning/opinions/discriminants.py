@@ -22,6 +22,7 @@ TEMPERATURES = np.geomspace(0.2, 20, 41)
 COMPARED = 20_000  # rows, for a temperature
 FEW = 1.0  # row: classes with fewer move towards the mean of all
 LEAST_LIKELY = 1e-4
+LEAST_VARIANCE = 3e-4  # of rows whose variance is about one in all: above what rounding to float32 makes of none
 MOST_CLASSES = 200  # beyond, classes are told apart by the covariance of all rows in place of that within classes
 
 
@@ -77,7 +78,7 @@ class Discriminants:
         self.factors = []
         for covariance in self.covariances:
             shrunk = covariance.copy()
-            mean = max(float(np.trace(shrunk)) / len(shrunk), 1e-12)
+            mean = max(float(np.trace(shrunk)) / len(shrunk), LEAST_VARIANCE)
             shrunk[np.diag_indices(len(shrunk))] += share * mean
             self.factors.append(scipy.linalg.cho_factor(shrunk, overwrite_a=True, check_finite=False))
 
