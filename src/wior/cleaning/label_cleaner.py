@@ -43,45 +43,63 @@ USELESS = (
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):
-    """Finds wrong labels with a small set of rows whose labels are verified.
+    """Finds wrong labels, with verified rows or without.
 
-    A model is learned from all rows together with what is wrong with their labels, so that it is right on the verified
-    rows: a bilevel problem, solved by WiOR-BO. Systematic errors are found too, since the verified rows, and not the
-    majority, say what is right.
-
-    How to learn is chosen by verified rows that are held out; what is not `None` or "auto" is taken as it is given.
+    Several opinions of the right label of every row, none by a model that learned from the row, are combined by the
+    verified rows. Pairs of a given and a right label calibrate the scores and say how many labels are wrong. Where
+    there are verified rows and no pairs, a bilevel problem is solved by WiOR-BO: a model is learned from all rows
+    together with what is wrong with their labels, so that it is right on the verified rows.
 
     Parameters
     ----------
-    weighting : "auto", "noise", "function" or "row". What is learned of the labels: a table of which class is labeled
-        how, a weight as a function of the
+    weighting : "auto", "noise", "function" or "row". What judges: "auto" takes the opinions, or "noise" where verified
+        rows are no pairs. The others are bilevel: a table of which class is labeled how, a weight as a function of the
         model's output and the given label, or a weight for each row (for many verified rows).
-    model : "auto", "linear", "mlp", or a `Custom(function, params)` of logits as one's own function of parameters and
-        features.
+    model : "auto", "linear", "mlp", a classifier of scikit-learn with `predict_proba`, or a `Custom(function, params)`
+        of logits as one's own function of parameters and features.
     hidden : widths of the hidden layers of "mlp".
     start : "trusting" or "counted", where a noise model begins: most labels are right, or as a model of the verified
         rows alone sees them. outer_lr, inner_lr : the step sizes η and γ. `verified_share`: λ, the weight of verified
-        rows in a noise model's inner loss.
+        rows in a noise model's inner loss. These and the next four are of the bilevel designs alone.
     l2 : the penalty of the model's weights.
     epochs : passes over the training rows. `batch_size`: rows in a step.
     folds : of the verified rows, for choosing. `parts`: of the training rows, each judged also by a model that learned
         from the others; 0: one model judges all.
     rounds : how often models trained plainly on the rows that are kept judge the labels again; 0: never.
-    threshold : labels that are right with a smaller probability are flagged.
+    threshold : labels that are right with a smaller probability are flagged. None: where the expected F1 is highest,
+        and 0.5 for the bilevel designs.
+    effort : of the opinions: "fast", closed forms alone; "usual"; "thorough", models of kept rows learn twice.
     order : in which the rows are visited, one of `wior.orders`.
     random_state : an integer; the same one gives the same numbers.
-    progress : True for a bar. `checkpoint`: a folder from which an interrupted `fit` resumes.
+    progress : True for a bar. `checkpoint`: a folder from which an interrupted bilevel `fit` resumes.
 
     Attributes
     ----------
-    scores_ : (rows,) the probability that the given label is right; low means probably wrong.
-    flagged_ : (rows,) of bool, scores below `threshold`. `suggested_labels_`: the likeliest label of every row, and
-        `suggested_codes_` its place in `classes_`. `confidence_`: its probability.
+    scores_ : (rows,) the probability that the given label is right; low means probably wrong. Of verified rows 1 or 0.
+    flagged_ : (rows,) of bool, scores below `threshold_`. `suggested_labels_`: of a flagged row the likeliest other
+        label, of others the given one (by the bilevel designs the likeliest one of all), and `suggested_codes_` its
+        place in `classes_`. `confidence_`: its probability.
+    estimates_ : how many labels are wrong, and precision and recall of the flags, each (low, value, high) with 95%
+        confidence; None with fewer than ten pairs.
+    helpful_ : whether the features say something of the right labels; if not, nothing is flagged that is not known.
     weights_ : (rows,) the weight of every row in training.
-    noise_ : (classes, classes) the share of the rows of a class (row) that were given a label (column).
-    trusted_classes_ : classes without a verified row; their labels are taken as they are, and never flagged or
-        suggested for others.
-    choice_ : what was chosen. `trials_`: what it was chosen from.
+    noise_ : (classes, classes) the share of the rows of a class (row) that were given a label (column); None for more
+        than 200 classes.
+    trusted_classes_ : by the bilevel designs, classes without a verified row; their labels are taken as they are, and
+        never flagged or suggested for others.
+    choice_ : what was chosen. `trials_`: what it was chosen from, by the bilevel designs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> right = rng.integers(0, 2, 200)
+    >>> X = rng.normal(size=(200, 2)) + 4 * right[:, None]
+    >>> y = np.where(rng.random(200) < 0.2, 1 - right, right)
+    >>> looked = np.where(np.arange(200) < 60, right, np.nan)  # NaN: nobody looked
+    >>> cleaner = LabelCleaner(effort="fast").fit(X, y, y_verified=looked)
+    >>> float((cleaner.flagged_ == (y != right)).mean()) > 0.95
+    True
     """
 
     def __init__(
