@@ -146,7 +146,7 @@ def test_forty_classes_with_a_fifth_wrong():
 @pytest.mark.parametrize("pairs", [0, 11])
 def test_sixty_three_rows_are_not_flagged_by_the_half(pairs):
     for seed in range(4):
-        X, given, true, right = table(63, 3, pairs, 0.1, seed)
+        X, given, _, right = table(63, 3, pairs, 0.1, seed)
         found = fast(X, given, right)
         assert found.flagged_.mean() < 0.3
 
