@@ -185,7 +185,10 @@ def test_the_configuration_is_all_that_is_needed_to_run_it_again(cleaned):
     config = cleaned.config
     assert (config["made_by"], config["relabel"]) == ("wior clean", False)
     assert config.items() >= {"train": "table.csv", "label": "label", "id": "key", "verified_column": "checked"}.items()
-    assert config["settings"].items() >= {"random_state": 0, "epochs": 2, "hidden": [6], "threshold": 0.5}.items()
+    assert (
+        config["settings"].items()
+        >= {"random_state": 0, "epochs": 2, "hidden": [6], "threshold": None, "effort": "usual"}.items()
+    )
     assert config["settings"]["order"] == "RandomReshuffling()"
 
 
@@ -250,9 +253,7 @@ def test_verified_rows_that_are_in_the_table_are_not_judged(known):
             ("0", "0", "true") if at < 3 else ("1", "1", "false")
         )
     assert found.summary["known_rows"] == VERIFIED
-    expected = (
-        "20 training rows found among the verified rows and not judged; 3 with another label than the verified one"
-    )
+    expected = "20 rows of the table are verified; 3 of them with another label than the given one"
     assert expected in found.summary["notes"]
 
 

@@ -17,8 +17,8 @@ from wior.cleaning.label_cleaner import LabelCleaner
         (marked("--label", "lable"), "has no column 'lable', which --label names; its columns are 'key', 'a'"),
         (marked("--id", "color"), "color"),
         (marked("--ignore", "a,c"), "has no column 'c', which --ignore names"),
-        (("clean", *TABLE), "give one of --verified, a file of verified rows, or --verified-column"),
-        (marked("--verified", "table.csv"), "give either --verified"),
+        (("clean", "same.csv", *TABLE[1:]), "same.csv: all labels are 'cat'; there must be two classes at least"),
+        (marked("--verified", "table.csv"), "table.csv: every row is verified, none is left to be judged"),
         (("clean", *TABLE, "--verified", "none.csv"), "none.csv is not there"),
         (("clean", *TABLE, "--verified-column", "color", *QUICK), "'red' must be true, yes, 1 or x"),
         (("clean", "few.csv", *MARKED[1:]), "X_verified must have at least 4 rows, got 3"),
@@ -52,6 +52,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(here, arguments, part):
     (here / "pictures").mkdir()
     lines = [[*line[:6], "yes" if at < 3 else ""] for at, line in enumerate(DATA.lines)]
     write_table("few.csv", lines)
+    write_table("same.csv", [[*line[:5], "cat", line[6]] for line in DATA.lines])
     write_table("one.csv", [[*line[:6], "yes" if line[5] == "cat" else ""] for line in DATA.lines])
     (here / "ours").mkdir()
     (here / "ours" / "config.json").write_text('{"made_by": "wior clean"}')

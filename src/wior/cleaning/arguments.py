@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,10 @@ def labels_of(y: Any, name: str = "y") -> np.ndarray:
     with named(name):
         y = column_or_1d(y, warn=True)
         _refuse_mixed(y)
-        check_classification_targets(y)
+        with warnings.catch_warnings():
+            if name != "y":  # of many classes few rows are verified, each of another one
+                warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
         check_array(y.reshape(-1, 1), dtype=None, ensure_all_finite=y.dtype.kind in "fc", input_name=name)
     return np.asarray(y)
 
@@ -27,7 +31,8 @@ def right_labels(y_verified: Any, given: np.ndarray) -> tuple[np.ndarray, np.nda
     """(rows,) where the right label is known, and the labels there."""
     if isinstance(y_verified, (list, tuple)):
         y_verified = np.array([*y_verified, None], object)[:-1]  # numpy would make a text of a NaN among texts
-    values = column_or_1d(y_verified)
+    with named("y_verified"):
+        values = column_or_1d(y_verified)
     if len(values) != len(given):
         raise ValueError(
             f"y_verified must have one entry for each row of X, None or NaN where nobody looked, got {len(values)} for "
@@ -38,6 +43,8 @@ def right_labels(y_verified: Any, given: np.ndarray) -> tuple[np.ndarray, np.nda
     if not len(found):
         return known, given[:0]
     if found.dtype == object:
+        with named("y_verified"):
+            _refuse_mixed(found)
         found = np.array(found.tolist())
     if given.dtype.kind in "iub" and found.dtype.kind == "f" and np.array_equal(found, np.round(found)):
         found = found.astype(np.int64)  # a column of integers with NaN is one of floats
@@ -72,7 +79,7 @@ def checked_chances(chances: Any, rows: int) -> np.ndarray:
     """(rows,) NaN where nobody knows."""
     if chances is None:
         return np.full(rows, np.nan)
-    found = np.asarray(chances, float)
+    found = _numbers("chances", chances, float)
     if found.shape != (rows,):
         raise ValueError(f"chances must have one number for each row of X, ({rows},), got the shape {found.shape}")
     odd = np.flatnonzero((found < 0) | (found > 1))
@@ -82,7 +89,7 @@ def checked_chances(chances: Any, rows: int) -> np.ndarray:
 
 
 def checked_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np.ndarray:
-    found = np.asarray(pred_probs, np.float32)
+    found = _numbers("pred_probs", pred_probs, np.float32)
     if found.shape != (rows, len(classes)):
         raise ValueError(
             f"pred_probs must have the shape (rows, classes), ({rows}, {len(classes)}), got {found.shape}; the classes "
@@ -95,6 +102,13 @@ def checked_probabilities(pred_probs: Any, rows: int, classes: np.ndarray) -> np
     if len(off):
         raise ValueError(f"pred_probs must sum to 1 in every row, got {found[off[0]].sum():g} in row {off[0]}")
     return found
+
+
+def _numbers(name: str, values: Any, dtype: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
 
 
 def is_classifier(model: Any) -> bool:

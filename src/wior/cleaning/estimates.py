@@ -100,4 +100,5 @@ def _wilson(value: float, drawn: float, pairs: float) -> Interval:
     z = float(scipy.stats.t.ppf(0.5 + LEVEL / 2, max(pairs - 1, 1)))
     middle = (value + z**2 / (2 * drawn)) / (1 + z**2 / drawn)
     half = z / (1 + z**2 / drawn) * math.sqrt(value * (1 - value) / drawn + z**2 / (4 * drawn**2))
-    return Interval(max(middle - half, 0.0), value, min(middle + half, 1.0))
+    value = min(max(value, 0.0), 1.0)  # but for rounding it is
+    return Interval(min(max(middle - half, 0.0), value), value, max(min(middle + half, 1.0), value))

@@ -79,7 +79,7 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
             break
         taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
         again = combine(rows, [*opinions, Opinion("taught", taught)], counts(rows))
-        if again.loss > WORTH_IT * together.loss:
+        if not again.loss <= WORTH_IT * together.loss:  # nan where no row is verified
             break
         together, learner = again, pupil
     memberships = _memberships(together, rows)

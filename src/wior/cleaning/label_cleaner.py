@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from wior import checks
@@ -228,6 +229,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self._check_parameters()
         if X is None and pred_probs is None:
             raise ValueError("X must be given, or pred_probs in its place")
+        if X is None and X_verified is not None:
+            raise ValueError("X_verified needs X, rows with the same features; with pred_probs alone give y_verified")
         if X_verified is not None and y_verified is None:
             raise ValueError("y_verified must be given with X_verified: the right labels of its rows")
         if X is None:
@@ -272,6 +275,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
 
     def _fit_case(self, case: Case) -> LabelCleaner:
         arguments.require_two_classes(self.classes_)
+        self.with_features_ = case.features.size > 0
         if hasattr(self, "says_"):
             del self.says_  # of an earlier fit
         if self._by_opinions(case):
@@ -536,6 +540,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             In the order of `classes_`.
         """
         check_is_fitted(self, "scores_")
+        if not self.with_features_:
+            raise NotFittedError("this LabelCleaner was fitted on pred_probs alone and cannot predict; give X to fit")
         features = self._features(X, reset=False)
         if hasattr(self, "says_"):
             return np.asarray(np.exp(self.says_(features)), float)
