@@ -94,8 +94,10 @@ class Learner(enum.StrEnum):
 TRAIN_FORMATS = "CSV, TSV, JSON Lines, Excel, Parquet, .npz, a dataset folder, or a folder class/name.png."
 LABEL = Annotated[str | None, typer.Option(help="The column with the labels.")]
 VERIFIED = Annotated[
-    Path | None,
-    typer.Option(help="Rows whose labels are right: verified.csv, decisions.csv, or a table like this."),
+    list[Path] | None,
+    typer.Option(
+        help="Rows whose labels are right: verified.csv, decisions.csv, or a table like this. May be repeated."
+    ),
 ]
 VERIFIED_COLUMN = Annotated[str | None, typer.Option(help="A column that marks rows whose label is right.")]
 VERIFIED_LABEL = Annotated[
@@ -221,7 +223,7 @@ def verify(
     asked = _asked(train, label, *files)
     settings = {"random_state": seed, "effort": _effort(fast, False)}
     with _one_line(debug):
-        page = verify_rows(Request(asked, out, settings=settings, progress=progress, verify=rows))
+        page = verify_rows(Request(asked, out, settings=settings, progress=progress, verify=rows, page_only=True))
     print(f"open {page} in a browser, verify its rows, and run the command that it shows")
 
 
@@ -253,7 +255,7 @@ def _asked(train: Path | None, label: str | None, *files: Any) -> Any:
     asked = Asked(
         Path() if train is None else train,
         label=label,
-        verified=verified,
+        verified=tuple(verified) if verified else None,
         verified_column=verified_column,
         verified_label=verified_label,
         id_column=id_column,
@@ -285,9 +287,8 @@ def apply(
     """Write a copy of a table with the labels corrected as decided on the review page."""
     from wior.cleaning.apply import apply_decisions
 
-    target = out or table.with_name(f"{table.stem}.corrected{table.suffix}")
     with _one_line(debug):
-        done = apply_decisions(decisions, table, target, label=label, id_column=id_column)
+        done = apply_decisions(decisions, table, out, label=label, id_column=id_column)
     if as_json:
         print(
             json.dumps(

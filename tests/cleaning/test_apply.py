@@ -1,6 +1,7 @@
 """`wior apply`: decisions made in copies of tables, arrays and image folders."""
 
 import csv
+import gzip
 import io
 import tempfile
 from pathlib import Path
@@ -286,3 +287,10 @@ def test_images(folder):
     with pytest.raises(InputError, match=r"decisions.csv, row 1, column 'id': train has no row 'cat/9.png'"):
         applied(decide(("cat/9.png", "cat", "fix", "dog")), "train", "new")
     assert not Path("new").exists()
+
+
+def test_the_copy_of_a_compressed_table_is_named_beside_it(folder):
+    Path("table.csv.gz").write_bytes(gzip.compress(b"name,label\na,x\nb,y\n"))
+    done = apply_decisions(decide(("2", "y", "fix", "x")), Path("table.csv.gz"), None)
+    assert done.path == Path("table.corrected.csv.gz")
+    assert gzip.decompress(done.path.read_bytes()) == b"name,label\na,x\nb,x\n"

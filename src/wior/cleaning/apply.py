@@ -57,16 +57,20 @@ class Fit(NamedTuple):
 
 
 def apply_decisions(
-    decisions: Path, table: Path, out: Path, *, label: str | None = None, id_column: str | None = None
+    decisions: Path, table: Path, out: Path | None, *, label: str | None = None, id_column: str | None = None
 ) -> Applied:
-    """Writes `out`, a copy of `table` with the labels that were decided on.
+    """Writes `out`, a copy of `table` with the labels that were decided on; by itself NAME.corrected beside the table.
 
     Without `label` and `id_column` they are the columns that hold what the decisions say; ids may be row numbers, which
     is what `id_column=""` says.
     """
     made = read_decisions(decisions)
-    refuse_existing(out)
+    if out is not None:
+        refuse_existing(out)
     file = open_rows(table)
+    if out is None:
+        out = table.with_name(f"{table.name.removesuffix(file.suffix)}.corrected{file.suffix}")
+        refuse_existing(out)
     fit = _understood(file, decisions, made, label, id_column)
     changes = {int(place): one.label for place, one in zip(fit.places, made, strict=True) if one.decision == FIX}
     write_copy(file, out, fit.labels[0], np.ones(file.rows, bool), changes)

@@ -84,7 +84,8 @@ def write_page_to_verify(folder: Path, request: Request, job: Job, found: Findin
     drawn = sampling.draw(found.scores, found.given, candidates, count, seed)
     hidden = {job.label, request.asked.verified_label, request.asked.verified_column}
     shown = [at for at, name in enumerate(job.fields) if name not in hidden]
-    pictures = job.images
+    pictures, files = job.images, len(request.asked.verified_files)
+    export = f"verified-{files + 1}.csv" if files else "verified.csv"  # the earlier answers keep their name
     write_verification(
         folder / output.VERIFY,
         Verification(
@@ -97,7 +98,8 @@ def write_page_to_verify(folder: Path, request: Request, job: Job, found: Findin
             columns=[str(job.fields[at]) for at in shown],
             records=(lambda places: _some(job.records(drawn.places[places]), shown)) if shown else None,
             images=None if pictures is None else lambda places: pictures(drawn.places[places]),
-            command=the_command(request, verified="verified.csv"),
+            command=the_command(request, export),
+            export=export,
         ),
     )
     return len(drawn.places)
@@ -110,7 +112,7 @@ def _some(records: list[list[str]], columns: list[int]) -> list[list[str]]:
 def check_paths(request: Request) -> None:
     """The output folder is replaced: what is read must not lie in it, nor it in what is read."""
     out, asked = request.out.expanduser().resolve(), request.asked
-    for path in (asked.train, asked.verified, asked.embeddings, asked.probabilities, request.checkpoint):
+    for path in (asked.train, *asked.verified_files, asked.embeddings, asked.probabilities, request.checkpoint):
         if path is None:
             continue
         place = path.expanduser().resolve()

@@ -14,9 +14,18 @@ import numpy as np
 
 from wior.cleaning.calibration import Calibrated, calibrated
 from wior.cleaning.combining import Combined, Opinion, combine
-from wior.cleaning.opinions.corrected import ENOUGH, FOLDS, PASSES, USUAL_PASSES, of_right
-from wior.cleaning.opinions.discriminants import best_temperature
-from wior.cleaning.opinions.given import of_given
+from wior.cleaning.opinions.corrected import (
+    ENOUGH,
+    FOLDS,
+    PASSES,
+    USUAL_PASSES,
+    Chosen,
+    Starts,
+    chosen,
+    of_right,
+)
+from wior.cleaning.opinions.discriminants import Discriminants, best_temperature
+from wior.cleaning.opinions.given import CHOSEN_AMONG, Given, of_given
 from wior.cleaning.opinions.rows import Rows, members
 from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
 from wior.cleaning.opinions.taught import Teachable, of_taught, teachers
@@ -44,7 +53,6 @@ class Judged:
 
     posterior: np.ndarray  # (N, classes) the probability of every class, the given label known
     calibrated: Calibrated
-    table: np.ndarray | None  # (classes, classes); None for very many classes
     combined: Combined
     start: str  # of the corrected model
     passes: int
@@ -57,21 +65,13 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     notify("model of the given labels")
     given = of_given(rows, how.standardize, how.seed)
     plain = given.logs if probabilities is None else np.log(np.maximum(probabilities, 1e-7)).astype(np.float32)
-    made, counts = given.discriminants, lambda some: counted_pairs(some, plain)
-    alone = lambda some: of_verified(some, made.expansion.scaling)
-
-    def by_pairs(some: Rows) -> tuple[np.ndarray, np.ndarray]:
-        return plain, tables(some, counts(some))
-
-    def by_verified(some: Rows) -> tuple[np.ndarray, np.ndarray]:
-        logs, no_pairs = alone(some), 0 * counts(some)
-        return logs, tables(some, no_pairs, memberships_of(logs, tables(some, no_pairs), some))
-
-    starts = {"the pairs": by_pairs, "the verified rows": by_verified}
-    right = of_right(made, rows, counts, starts, notify)
-    opinions = [Opinion("corrected", right.logs)]
+    made = given.discriminants
+    counts = lambda some: counted_pairs(some, plain)
+    best = _chosen(given, rows, plain, how, notify)
+    right = of_right(made, rows, counts, _starts(made, plain), best, notify)
+    opinions = [Opinion("corrected", right)]
     if rows.known.any():
-        opinions += [Opinion("verified", alone(rows)), Opinion("given", plain)]
+        opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
     together = combine(rows, opinions, counts(rows))
     pupil, learner = how.learner, None
     for number in range(how.rounds):
@@ -79,7 +79,7 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
             break
         taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
         again = combine(rows, [*opinions, Opinion("taught", taught)], counts(rows))
-        if again.loss > WORTH_IT * together.loss:
+        if not again.loss <= WORTH_IT * together.loss:  # nan where no row is verified
             break
         together, learner = again, pupil
     memberships = _memberships(together, rows)
@@ -90,11 +90,35 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         known_or_likeliest = np.where(rows.known, rows.right, memberships.argmax(1))
         foreseen = made.scores(*made.sums(memberships))
         says = made.rule(memberships, best_temperature(foreseen, known_or_likeliest)[0])
-    table = together.tables.mean(0) if together.tables.ndim == 3 else None
     labeled = rows.in_table
     disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
     scores = calibrated(rows, together.posterior)
-    return Judged(together.posterior, scores, table, together, right.start, right.passes, disagreeing, says)
+    return Judged(together.posterior, scores, together, best.start, best.passes, disagreeing, says)
+
+
+def _starts(made: Discriminants, plain: np.ndarray) -> Starts:
+    """The ways in which the corrected model may begin."""
+
+    def by_pairs(some: Rows) -> tuple[np.ndarray, np.ndarray]:
+        return plain, tables(some, counted_pairs(some, plain))
+
+    def by_verified(some: Rows) -> tuple[np.ndarray, np.ndarray]:
+        logs, no_pairs = of_verified(some, made.expansion.scaling), 0 * counted_pairs(some, plain)
+        return logs, tables(some, no_pairs, memberships_of(logs, tables(some, no_pairs), some))
+
+    return {"the pairs": by_pairs, "the verified rows": by_verified}
+
+
+def _chosen(given: Given, rows: Rows, plain: np.ndarray, how: How, notify: Notify) -> Chosen:
+    """Of very many rows some choose, and all that are verified."""
+    made, unknown = given.discriminants, np.flatnonzero(~rows.known)
+    if len(unknown) > CHOSEN_AMONG:
+        some = np.random.default_rng(how.seed).permutation(unknown)[:CHOSEN_AMONG]
+        places = np.sort(np.concatenate([some, np.flatnonzero(rows.known)]))
+        rows, plain = rows.some(places), plain[places]
+        made = Discriminants(made.expansion, rows.features, rows.parts)
+        made.shrink(given.share)
+    return chosen(made, rows, lambda some: counted_pairs(some, plain), _starts(made, plain), notify)
 
 
 def passes_at_most(rows: Rows) -> int:

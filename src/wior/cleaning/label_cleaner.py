@@ -22,7 +22,7 @@ from wior.cleaning.arguments import is_classifier
 from wior.cleaning.calibration import best_threshold
 from wior.cleaning.case import ArraysCase, Case, rows_of
 from wior.cleaning.choosing import Choice, Length, Trial
-from wior.cleaning.designs import DESIGNS, Material, Setting
+from wior.cleaning.designs import DESIGNS, Material, Setting, counted_table
 from wior.cleaning.estimates import Pairs, estimates
 from wior.cleaning.models import Custom, Network, all_log_probabilities, tempered
 from wior.cleaning.opinions.rows import UNKNOWN, Rows
@@ -330,9 +330,10 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.scores_ = scores
         self.flagged_ = (scores < self.threshold_) & (self.helpful_ | known)
         self._suggest(judged.posterior[:n], case)
-        self._keep_likeliest(judged.posterior[:n], case.given)
+        probabilities = _calibrated(judged.posterior[:n], case, scores)
+        self._keep_likeliest(probabilities)
         self.weights_ = scores
-        self.noise_ = judged.table
+        self.noise_ = counted_table(probabilities, case.given) if judged.combined.tables.ndim == 3 else None
         self.trusted_classes_ = self.classes_[:0]
         pairs = rows.pairs
         self.estimates_ = estimates(
@@ -379,18 +380,13 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "scores_")
         return self.likely_[:, :count], self.likelihoods_[:, :count]
 
-    def _keep_likeliest(self, posterior: np.ndarray, given: np.ndarray) -> None:
-        """Of each row, the given label with its score, and the others with what is left."""
-        rows = np.arange(len(given))
-        found = posterior.astype(np.float32)
-        found[rows, given] = 0
-        found *= ((1 - self.scores_) / np.maximum(found.sum(1), 1e-30))[:, None].astype(np.float32)
-        found[rows, given] = self.scores_
-        count = min(MOST_LIKELY, found.shape[1])
-        places = np.argpartition(-found, count - 1, 1)[:, :count]
-        places = np.take_along_axis(places, np.argsort(-np.take_along_axis(found, places, 1), 1, kind="stable"), 1)
-        self.likely_ = places.astype(np.int32)
-        self.likelihoods_ = np.take_along_axis(found, places, 1)
+    def _keep_likeliest(self, probabilities: np.ndarray) -> None:
+        """The likeliest labels by the probabilities (rows, classes)."""
+        count = min(MOST_LIKELY, probabilities.shape[1])
+        places = np.argpartition(-probabilities, count - 1, 1)[:, :count]
+        ranks = np.argsort(-np.take_along_axis(probabilities, places, 1), 1, kind="stable")
+        self.likely_ = np.take_along_axis(places, ranks, 1).astype(np.int32)
+        self.likelihoods_ = np.take_along_axis(probabilities, self.likely_, 1).astype(np.float32)
 
     def _with_known(self, case: Case, judged: np.ndarray) -> None:
         """What was found of the rows that were judged, with the verified rows between them."""
@@ -459,7 +455,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         self.suggested_codes_ = posterior.argmax(1)
         self.suggested_labels_ = self.classes_[self.suggested_codes_]
         self.confidence_ = posterior.max(1)
-        self._keep_likeliest(posterior, given)
+        self._keep_likeliest(posterior)
         self.trusted_classes_ = self.classes_[material.trusted]
         self.choice_ = {
             **choice.setting._asdict(),
@@ -696,6 +692,19 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             return
         with pieces(bool(self.progress), "learning", runs) as begin:
             yield begin
+
+
+def _calibrated(posterior: np.ndarray, case: Case, scores: np.ndarray) -> np.ndarray:
+    """(rows, classes) The probability of every class: of the given label its score, of the others what is left."""
+    rows = np.arange(len(scores))
+    found = posterior.copy()
+    found[rows, case.given] = 0
+    found *= ((1 - scores) / np.maximum(found.sum(1), 1e-30))[:, None].astype(np.float32)
+    found[rows, case.given] = scores
+    known = np.flatnonzero(case.right != UNKNOWN)
+    found[known] = 0
+    found[known, case.right[known]] = 1
+    return found
 
 
 def _filled(values: np.ndarray, places: np.ndarray, others: np.ndarray) -> np.ndarray:

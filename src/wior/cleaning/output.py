@@ -59,7 +59,7 @@ def write_config(folder: Path, request: Request, cleaner: LabelCleaner, made_by:
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "train": str(asked.train),
-        "verified": text(asked.verified),
+        "verified": [str(path) for path in asked.verified_files] if asked.verified_files[1:] else text(asked.verified),
         "verified_column": asked.verified_column,
         "verified_label": asked.verified_label,
         "label": asked.label,
@@ -144,5 +144,5 @@ def review(request: Request, job: Job, cleaner: LabelCleaner, found: Findings, c
         similar=None if alike is None else alike.places,
         similarity=None if alike is None else alike.similarity,
         estimate=sentence(found),
-        again=the_command(request, verified="decisions.csv"),
+        again=the_command(request, "decisions.csv"),
     )

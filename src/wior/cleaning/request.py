@@ -37,16 +37,20 @@ class Request:
     checkpoint: Path | None = None
     resume: bool = False
     verify: int = ROWS_TO_VERIFY  # rows on the page to verify
+    page_only: bool = False
 
 
-def the_command(request: Request, **changes: Any) -> str:
-    """The command line that cleans the same files, some of them changed."""
-    asked = dataclasses.replace(request.asked, **changes)
+def the_command(request: Request, verified: str) -> str:
+    """The command line that cleans the same files, with one more file of verified rows."""
+    asked = request.asked
     words = ["wior", "clean", str(asked.train)]
     for field, option in OPTIONS.items():
         value = getattr(asked, field)
-        if value is not None:
+        if value is not None and field != "verified":
             words += [option, str(value)]
+    for file in (*asked.verified_files, verified):
+        words += ["--verified", str(file)]
     if asked.ignore:
         words += ["--ignore", ",".join(asked.ignore)]
-    return shlex.join([*words, "--out", str(request.out)])
+    # the folder of `wior verify` holds a page alone, and is not replaced by what is found
+    return shlex.join(words if request.page_only else [*words, "--out", str(request.out)])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-EVENLY = 0.5  # of the rows are drawn as if nothing were known: what a model is sure of is looked at too
+EVENLY = 0.8  # of the rows are drawn as if nothing were known: what a model is sure of is looked at too
 OF_EVERY_CLASS = 2.0  # rows that are expected at least, of each given class
 
 

@@ -54,7 +54,8 @@ def expected(found: Mapping[str, Any]) -> str:
 def chosen(choice: Mapping[str, Any]) -> str:
     if choice["weighting"] == "opinions":
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in choice["opinions"].items() if weight > 0.005)
-        return f"Models and their weights, chosen by verified rows: {weights} ({choice['model']})"
+        by = "Models and their weights, chosen by verified rows" if len(choice["opinions"]) > 1 else "Model"
+        return f"{by}: {weights} ({choice['model']})"
     return (
         f"Chosen by verified rows that were held out: {choice['weighting']} model, {choice['start']} start, "
         f"step sizes {choice['outer_lr']:g} and {choice['inner_lr']:g}, {choice['steps']} steps of "

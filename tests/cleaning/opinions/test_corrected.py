@@ -5,7 +5,7 @@ import pytest
 
 from opinion_rows import log_probabilities, opinion_rows
 from wior.cleaning.opinions import corrected
-from wior.cleaning.opinions.corrected import FOLDS, PASSES, USUAL_PASSES, Pass, of_right, without
+from wior.cleaning.opinions.corrected import FOLDS, PASSES, USUAL_PASSES, Chosen, Pass, chosen, of_right, without
 from wior.cleaning.opinions.discriminants import best_loss, log_normalized
 from wior.cleaning.opinions.given import of_given
 from wior.cleaning.opinions.table import LEAST, counted_pairs, memberships_of, tables
@@ -49,9 +49,11 @@ STARTS = {"the pairs": None, "the verified rows": None}
 def test_start_and_passes_are_those_that_rows_held_out_like_best(monkeypatch, good):
     recorded = Recorded(good)
     monkeypatch.setattr(corrected, "_passes", recorded)
-    found = of_right(None, ROWS, lambda rows: rows, STARTS, lambda _: None)
-    assert (found.start, found.passes) == good
-    *folds, last = recorded.asked
+    found = chosen(None, ROWS, lambda rows: rows, STARTS, lambda _: None)
+    assert found == good
+    folds = recorded.asked[:]
+    of_right(None, ROWS, lambda rows: rows, STARTS, found, lambda _: None)
+    last = recorded.asked[-1]
     assert len(folds) == FOLDS
     known = np.flatnonzero(ROWS.known)
     held = [np.setdiff1d(known, np.flatnonzero(rows.known)) for rows, *_ in folds]
@@ -68,14 +70,13 @@ def test_few_verified_rows_choose_nothing(monkeypatch):
     recorded = Recorded(("the verified rows", 3))
     monkeypatch.setattr(corrected, "_passes", recorded)
     few = without(ROWS, np.flatnonzero(ROWS.known)[: ROWS.known.sum() - corrected.ENOUGH + 1])
-    found = of_right(None, few, lambda rows: rows, STARTS, lambda _: None)
-    assert (found.start, found.passes) == ("the pairs", USUAL_PASSES)
-    assert len(recorded.asked) == 1
+    assert chosen(None, few, lambda rows: rows, STARTS, lambda _: None) == ("the pairs", USUAL_PASSES)
+    assert not recorded.asked
 
 
 def test_a_pass_learns_from_memberships_and_its_table_from_them_too():
     """Two passes written out; the temperature is the one under which labels are likeliest."""
-    made, plain = of_given(ROWS, None, 0)
+    made, plain, _ = of_given(ROWS, None, 0)
     counts = counted_pairs(ROWS, plain)
     start = {"the pairs": lambda rows: (plain, tables(rows, counted_pairs(rows, plain)))}
     found = list(corrected._passes(made, ROWS, counts, start, 2, lambda _: None, ""))
@@ -102,10 +103,10 @@ def test_a_pass_learns_from_memberships_and_its_table_from_them_too():
 def test_the_corrected_model_knows_the_right_labels_better_than_that_of_given_ones():
     rows = opinion_rows(count=900, pairs=90, beside=0)
     true = opinion_rows(count=900, pairs=900, beside=0).right
-    made, plain = of_given(rows, None, 0)
+    made, plain, _ = of_given(rows, None, 0)
     counts = lambda some: counted_pairs(some, plain)
     start = {"the pairs": lambda some: (plain, tables(some, counts(some)))}
-    found = of_right(made, rows, counts, start, lambda _: None)
+    found = of_right(made, rows, counts, start, Chosen("the pairs", 2), lambda _: None)
     hidden = ~rows.known
-    assert best_loss(found.logs[hidden], true[hidden]) < 0.9 * best_loss(plain[hidden], true[hidden])
-    assert np.mean(found.logs.argmax(1) == true) > np.mean(plain.argmax(1) == true)
+    assert best_loss(found[hidden], true[hidden]) < 0.9 * best_loss(plain[hidden], true[hidden])
+    assert np.mean(found.argmax(1) == true) > np.mean(plain.argmax(1) == true)

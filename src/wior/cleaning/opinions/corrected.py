@@ -26,12 +26,6 @@ Notify = Callable[[str], None]
 Counts = Callable[[Rows], np.ndarray]
 
 
-class Corrected(NamedTuple):
-    logs: np.ndarray  # (N, classes): log p of the right label, without its given one
-    start: str
-    passes: int
-
-
 class Pass(NamedTuple):
     logs: np.ndarray  # (N, classes)
     start: str
@@ -43,23 +37,35 @@ Starts = Mapping[
 ]  # log p and tables, of rows of which some are known
 
 
-def of_right(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Corrected:
+class Chosen(NamedTuple):
+    start: str
+    passes: int
+
+
+def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Chosen:
     """The start and the number of passes that verified rows like best. They are held out in turn: what a pass says of a
     part has been learned from memberships, and these from verified rows of that part.
     """
     known = np.flatnonzero(rows.known)
-    name, passes = next(iter(starts)), USUAL_PASSES
-    if len(known) >= ENOUGH:
-        held = [known[fold::FOLDS] for fold in range(FOLDS)]
-        logs: dict[tuple[str, int], np.ndarray] = {}
-        for fold, places in enumerate(held):
-            kept = without(rows, places)
-            for one in _passes(made, kept, counts(kept), starts, PASSES, notify, f"fold {fold + 1} of {FOLDS}"):
-                found = logs.setdefault((one.start, one.number), np.zeros((len(known), rows.classes), np.float32))
-                found[fold::FOLDS] = one.logs[places]
-        name, passes = min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
-    *_, last = _passes(made, rows, counts(rows), {name: starts[name]}, passes, notify, "all verified rows")
-    return Corrected(last.logs, name, passes)
+    if len(known) < ENOUGH:
+        return Chosen(next(iter(starts)), USUAL_PASSES)
+    logs: dict[Chosen, np.ndarray] = {}
+    for fold in range(FOLDS):
+        places = known[fold::FOLDS]
+        kept = without(rows, places)
+        for one in _passes(made, kept, counts(kept), starts, PASSES, notify, f"fold {fold + 1} of {FOLDS}"):
+            empty = np.zeros((len(known), rows.classes), np.float32)
+            logs.setdefault(Chosen(one.start, one.number), empty)[fold::FOLDS] = one.logs[places]
+    return min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
+
+
+def of_right(
+    made: Discriminants, rows: Rows, counts: Counts, starts: Starts, how: Chosen, notify: Notify
+) -> np.ndarray:
+    """log p (N, classes) of the right label, its given one not known."""
+    start = {how.start: starts[how.start]}
+    *_, last = _passes(made, rows, counts(rows), start, how.passes, notify, "all verified rows")
+    return last.logs
 
 
 def without(rows: Rows, places: np.ndarray) -> Rows:

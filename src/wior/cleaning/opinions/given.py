@@ -16,6 +16,7 @@ CHOSEN_AMONG = 50_000  # rows, for a shrinkage
 class Given(NamedTuple):
     discriminants: Discriminants  # with the scaling and the shrinkage by which given labels are foreseen best
     logs: np.ndarray  # (N, classes): log p of the given label
+    share: float  # the shrinkage
 
 
 def of_given(rows: Rows, standardize: bool | None, seed: int) -> Given:
@@ -30,7 +31,7 @@ def of_given(rows: Rows, standardize: bool | None, seed: int) -> Given:
         made = Discriminants(expansion, rows.features, rows.parts)
         made.shrink(share)
         logs = at_best_temperature(made.scores(*made.sums(members(rows.given, rows.classes))), rows.given)[0]
-    return Given(made, logs)
+    return Given(made, logs, share)
 
 
 def _best(made: Discriminants, rows: Rows) -> tuple[float, np.ndarray]:

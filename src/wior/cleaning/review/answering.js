@@ -120,11 +120,11 @@ function undo() {
 }
 
 function exportCsv() {
-  download("verified.csv", answers.csv());
+  download(data.export, answers.csv());
   answers.exported = true;
   answers.save();
   showExported(
-    `Exported ${countText(answers.answered, "answer", "answers")} to verified.csv`,
+    `Exported ${countText(answers.answered, "answer", "answers")} to ${data.export}`,
     data.command,
   );
 }

@@ -48,7 +48,8 @@ class Verification:
     columns: Sequence[str] = ()
     records: Records | None = None
     images: Images | None = None
-    command: str = ""  # that uses verified.csv, the exported answers
+    command: str = ""  # that uses the exported answers
+    export: str = "verified.csv"  # their file
 
 
 def write_verification(path: Path, verification: Verification) -> None:
@@ -73,6 +74,7 @@ def _blocks(verification: Verification) -> Iterator[str]:
         "fingerprint": fingerprint(verification.classes, verification.ids, verification.given),
         "labelBytes": label.itemsize,
         "command": verification.command,
+        "export": verification.export,
         "cut": cut,
         "pictures": pictures,
     }

@@ -54,8 +54,12 @@ def read_rows(file: RowFile, asked: Asked) -> Job:
     else:
         job = _embedded(job, asked.embeddings, asked.id_column)
     known, outside = job.known, None
-    if asked.verified is not None:
-        job, known, outside = _with_file(job, asked, open_rows(asked.verified))
+    for path in asked.verified_files:
+        before = outside
+        job, known, outside = _with_file(dataclasses.replace(job, known=known), asked, open_rows(path))
+        if before is not None and outside is not None and len(before.labels.codes) and len(outside.labels.codes):
+            raise InputError(f"{path}: verified rows that are none of {job.path} must be in one file; join them")
+        outside = before if outside is None or (before is not None and len(before.labels.codes)) else outside
     job = settle(job, known, outside)
     if asked.probabilities is not None:
         path = asked.probabilities

@@ -42,7 +42,7 @@ def settle(job: Job, known: Sequence[Known], outside: Outside | None = None) -> 
         new = right[one.places] == UNKNOWN
         paired[one.places] = one.paired & (new | paired[one.places])
         right[one.places] = codes
-        np.fmax.at(chances, one.places, one.chances)
+        chances[one.places] = np.where(new, one.chances, _likelier(chances[one.places], one.chances))
     job = dataclasses.replace(
         job,
         classes=classes,
@@ -128,3 +128,9 @@ def _notes_on_classes(job: Job) -> list[str]:
     if (right & ~given).any():
         notes.append(f"no row of the table has the label {listed(names[right & ~given])}, which verified rows have")
     return notes
+
+
+def _likelier(earlier: np.ndarray, later: np.ndarray | float) -> np.ndarray:
+    """The chance of rows that two sources verify: a known one counts before one at random, and that before a score."""
+    best = np.fmax(earlier, later)
+    return np.where((best == 0) & (np.isnan(earlier) | np.isnan(later)), np.nan, best)
