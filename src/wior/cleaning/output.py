@@ -52,6 +52,7 @@ def write(
 
 def write_config(folder: Path, request: Request, cleaner: LabelCleaner, made_by: str) -> None:
     """All that is needed to run it again."""
+    verified = [str(path) for path in request.asked.verified_files]
     asked, text = request.asked, lambda value: None if value is None else str(value)
     config = {
         "made_by": made_by,
@@ -59,7 +60,7 @@ def write_config(folder: Path, request: Request, cleaner: LabelCleaner, made_by:
         "jax": jax.__version__,
         "device": jax.devices()[0].device_kind,
         "train": str(asked.train),
-        "verified": [str(path) for path in asked.verified_files] if asked.verified_files[1:] else text(asked.verified),
+        "verified": verified if len(verified) > 1 else next(iter(verified), None),
         "verified_column": asked.verified_column,
         "verified_label": asked.verified_label,
         "label": asked.label,
