@@ -373,3 +373,24 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(train, monkeypatch, name):
 
     monkeypatch.setattr(output, name, full)
     assert_refused(run(*CSV), 1, "No space left on device", contents())
+
+
+def test_options_that_are_not_used_are_named(train):
+    assert run(*CSV, "--epochs", "3", "--inner-lr", "0.1").code == 0
+    note = "not used, since only bilevel designs (--weighting) do: --inner-lr, --epochs"
+    assert note in summary()["notes"]
+    assert run(*CSV).code == 0
+    assert not [one for one in summary()["notes"] if one.startswith("not used")]
+
+
+def test_two_exports_are_read_together(there):
+    """The first hundred answers and those that `wior verify` asked for."""
+    assert run("verify", *CSV[1:6], "--rows", "20", "--verified", "verified.csv", "--out", "more").code == 0
+    page = Path("more", "verify.html")
+    about = json.loads(block(page, "about"))
+    assert about["export"] == "verified-2.csv"
+    assert about["command"] == ("wior clean train.csv --label kind --verified verified.csv --verified verified-2.csv")
+    answer("verified-2.csv", BY_NUMBER, page)
+    files = ("--verified", "verified.csv", "--verified", "verified-2.csv")
+    assert run(*CSV[:-1], "both", *files).code == 0
+    assert summary("both")["verified_rows"] == ASKED + 20

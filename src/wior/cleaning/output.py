@@ -12,7 +12,7 @@ import numpy as np
 from wior.cleaning import choosing, plots
 from wior.cleaning.findings import Findings, notes, sentence
 from wior.cleaning.label_cleaner import LabelCleaner
-from wior.cleaning.request import Request, the_command
+from wior.cleaning.request import Request, the_command, unused
 from wior.cleaning.review.guard import guard
 from wior.cleaning.review.review import Curve, Review, write_review
 from wior.cleaning.similar import similar
@@ -44,6 +44,8 @@ def write(
     summary = summarize(job, cleaner, found, keep, changed, cleaned.name)
     summary["to_verify"] = to_verify
     summary["notes"] += notes(found, request.relabel)
+    if cleaner.choice_["weighting"] == "opinions" and unused(request):
+        summary["notes"].append(f"not used, since only bilevel designs (--weighting) do: {', '.join(unused(request))}")
     entries = sorted(entry.name for entry in folder.iterdir() if entry.name not in (CONFIG, SUMMARY))
     summary["files"] = [*entries, CONFIG, SUMMARY]
     write_json(folder / SUMMARY, summary)

@@ -22,6 +22,7 @@ OPTIONS = {
     "probabilities": "--probabilities",
     "backbone": "--backbone",
 }
+OF_BILEVEL_DESIGNS = ("outer_lr", "inner_lr", "l2", "epochs", "batch_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,3 +55,9 @@ def the_command(request: Request, verified: str) -> str:
         words += ["--ignore", ",".join(asked.ignore)]
     # the folder of `wior verify` holds a page alone, and is not replaced by what is found
     return shlex.join(words if request.page_only else [*words, "--out", str(request.out)])
+
+
+def unused(request: Request) -> list[str]:
+    """The options that bilevel designs alone use, where the user has given them."""
+    given = [name for name in OF_BILEVEL_DESIGNS if request.settings.get(name) is not None]
+    return [f"--{name.replace('_', '-')}" for name in given] + (["--checkpoint"] if request.checkpoint else [])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wior.cleaning.opinions.discriminants import Discriminants, best_loss, compared, log_normalized
+from wior.cleaning.opinions.discriminants import MOST_CLASSES, Discriminants, best_loss, compared, log_normalized
 from wior.cleaning.opinions.rows import UNKNOWN, Rows
 from wior.cleaning.opinions.table import LEAST, memberships_of, tables
 
@@ -47,7 +47,7 @@ def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, noti
     part has been learned from memberships, and these from verified rows of that part.
     """
     known = np.flatnonzero(rows.known)
-    if len(known) < ENOUGH:
+    if len(known) < ENOUGH or rows.classes > MOST_CLASSES:  # of very many classes verified rows see few
         return Chosen(next(iter(starts)), USUAL_PASSES)
     logs: dict[Chosen, np.ndarray] = {}
     for fold in range(FOLDS):
