@@ -259,7 +259,7 @@ def test_a_save_that_fails_in_any_way_costs_no_result(tmp_path, monkeypatch):
 
     monkeypatch.setattr(saving.Store, "_write", broken)
     with pytest.warns(
-        UserWarning, match=r"cannot be written at step 60: Object of type function .* its result is whole"
+        UserWarning, match=r"cannot be written at step 60: Object of type function .* its result is complete"
     ):
         result = runs.solve(checkpoint=tmp_path / "run")
     monkeypatch.undo()
