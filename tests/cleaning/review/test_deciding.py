@@ -77,7 +77,7 @@ def test_ambiguous_is_a_decision(page, tmp_path, driver):
     page.choose("state-filter", "none")
     assert page.shown() == review.ids[3:]
     page.click("clear")
-    driver.refresh()
+    page.reload()
     assert lines(page)[0] == ("ambiguous", "", "")
 
 
@@ -97,7 +97,7 @@ def test_a_new_label_is_found_nowhere_and_made(page, tmp_path, driver):
     texts = [option.text for option in Select(driver.switch_to.active_element).options]
     assert texts == ["dog", "=owl", "ant, red", "do", "dodo", "Search, or a new label…"]
     page.run("document.activeElement.blur()")
-    driver.refresh()
+    page.reload()
     assert lines(page) == expected
     # a label of another row is the same one
     page.keys(Keys.END, "o", *"dodo", Keys.ENTER)
@@ -120,7 +120,7 @@ def test_notes_are_kept_and_exported(page, tmp_path, driver):
     assert page.text("exported-text").endswith("; 1 note on undecided rows is not in it")
     page.downloaded("train-decisions.csv")
     page.click("exported-close")
-    driver.refresh()
+    page.reload()
     assert page.run(noted) == ["✎", "", "✎"]
     assert lines(page) == [("keep", "cat", "=k, f?")]
     page.keys(Keys.ENTER)

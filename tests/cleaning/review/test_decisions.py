@@ -47,13 +47,13 @@ def test_decisions_from_the_keyboard_reach_the_file_and_outlast_a_reload(page, t
     # nothing is lost unless it was exported
     leaves = "return dispatchEvent(new Event('beforeunload', {cancelable: true}))"
     assert page.run(leaves) is False
-    driver.refresh()
+    page.reload()
     assert read_decisions(page.decisions()) == expected
     assert page.run(leaves) is False
     page.click("export")
     assert page.run(leaves) is True
     assert page.downloaded("train-decisions.csv") == page.decisions().encode()
-    driver.refresh()
+    page.reload()
     assert page.run(leaves) is True
 
 

@@ -50,7 +50,7 @@ def test_answers_from_the_keyboard_reach_the_file_and_outlast_a_reload(page, tmp
     expected[-1] = (some.ids[4], "cat", "=owl", "0.2")
     leaves = "return dispatchEvent(new Event('beforeunload', {cancelable: true}))"
     assert page.run(leaves) is False
-    driver.refresh()
+    page.reload()
     assert page.text("row-title") == "Row 6 of 6"
     assert lines(page) == expected
     page.click("export")
@@ -142,7 +142,7 @@ def test_notes_make_a_column_and_keys_leave_them_alone(page, tmp_path, driver):
         (some.ids[1], "dog", "cat", "0.5", ""),
     ]
     assert lines(page) == expected
-    driver.refresh()
+    page.reload()
     assert lines(page) == expected
     page.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
     assert page.run("return document.getElementById('note').value") == "1 or 2, =x"
@@ -156,7 +156,7 @@ def test_a_label_is_searched_for_or_made(page, tmp_path, driver):
     assert [line[2] for line in lines(page)[1:]] == ["ant, red", "lynx"]
     # the new label has a key now, and is there after a reload
     page.keys("5")
-    driver.refresh()
+    page.reload()
     names = page.run("return [...document.querySelectorAll('#choices .name')].map(e => e.textContent)")
     assert names == [*CLASSES, "lynx"]
     assert [line[2] for line in lines(page)[1:]] == ["ant, red", "lynx", "lynx"]
