@@ -72,13 +72,14 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     opinions = [Opinion("corrected", right)]
     if rows.known.any():
         opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
-    together = combine(rows, opinions, counts(rows))
+    pairs = counts(rows)
+    together = combine(rows, opinions, pairs)
     pupil, learner = how.learner, None
     for number in range(how.rounds):
         if pupil is None:
             break
         taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
-        again = combine(rows, [*opinions, Opinion("taught", taught)], counts(rows))
+        again = combine(rows, [*opinions, Opinion("taught", taught)], pairs)
         if not again.loss <= WORTH_IT * together.loss:  # nan where no row is verified
             break
         together, learner = again, pupil
