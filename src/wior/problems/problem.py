@@ -13,6 +13,7 @@ arguments too.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks
+from wior.problems import constraints
 from wior.problems.per_example import has_rows, is_per_example, take
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered, is_streamed, no_rows
@@ -27,6 +29,7 @@ from wior.streaming.gathered import Gathered, is_streamed, no_rows
 Tree = Any
 Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # losses by name, and arguments to call them with
 Batches = tuple[int, int] | None  # the rows of an outer and of an inner batch; None where they are not known
+RULES = ("project_x", "project_y")
 LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
@@ -54,8 +57,16 @@ class Batch(NamedTuple):
     examples: jax.Array
 
 
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """What all problems share: a tree whose leaves are the data, with the losses as its fixed part.
+
+    Parameters
+    ----------
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie: a function that is given the variable after each step that moved it, and returns what
+        takes its place; a constraint of `wior.constraints`; or its name, "non_negative" say, or ("box", 0.0, 1.0). Of a
+        variable with `PerExample` rows the function is given the shared leaves and the rows of the batch.
 
     A problem class of your own is a frozen dataclass (`eq=False`) that inherits from this class. It gives `name`, the
     names of its losses (`_losses`) and of its data (`_data`), `sizes` and `check`. If it is a special case of another
@@ -98,6 +109,9 @@ class Problem:
     {'outer': 20, 'inner': 40}
     """
 
+    project_x: Any = None
+    project_y: Any = None
+
     name: ClassVar[str]  # on the command line
     conditional: ClassVar[bool] = False  # whether every outer example has an inner data set of its own
     special_case_of: ClassVar[type[Problem] | None] = None  # the more general class that `restated` gives
@@ -112,7 +126,7 @@ class Problem:
 
     def _flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         data = tuple(getattr(self, name) for name in self._data)
-        losses = tuple(getattr(self, name) for name in self._losses)
+        losses = tuple(getattr(self, name) for name in (*self._losses, *RULES))
         # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
         return (*data, *(loss if _holds_arrays(loss) else None for loss in losses)), tuple(
             None if _holds_arrays(loss) else loss for loss in losses
@@ -123,7 +137,8 @@ class Problem:
         new = object.__new__(cls)
         data, trees = leaves[: len(cls._data)], leaves[len(cls._data) :]
         losses = (tree if function is None else function for function, tree in zip(functions, trees, strict=True))
-        for name, value in (*zip(cls._losses, losses, strict=True), *zip(cls._data, data, strict=True)):
+        names = (*cls._losses, *RULES)
+        for name, value in (*zip(names, losses, strict=True), *zip(cls._data, data, strict=True)):
             object.__setattr__(new, name, value)
         return new
 
@@ -138,6 +153,8 @@ class Problem:
 
     def _prepare(self) -> None:
         """Checks the losses and puts the data on the device; the classes' `__post_init__`."""
+        for name in RULES:
+            object.__setattr__(self, name, constraints.named(name, getattr(self, name)))
         for name in self._losses:
             if getattr(self, name) is not None or name in ("outer", "inner", "objective"):
                 checks.function(name, getattr(self, name))
