@@ -241,3 +241,14 @@ def test_what_cannot_be_held_is_refused_before_anything_is_compiled():
         ran(wior.baselines.Reverse, made(wior.baselines.Reverse), {"project_y": ("box", 0.0, 1.0)})
     with pytest.raises(TypeError, match=r"^project_x is a proximal step, which needs to know how long a step is"):
         ran(wior.WiORBO, made(wior.WiORBO, outer_lr=optax.adam(0.1)), {"project_x": constraints.l1(0.1)})
+
+
+def test_check_runs_inside_of_the_constraints():
+    """Outside of the box the outer loss is not a number."""
+    outer = lambda x, y, batch: jnp.mean((y - 3.0) ** 2) + jnp.log(1.05 - x)
+    inner = lambda x, y, batch: jnp.mean((y - x - batch) ** 2)
+    rows = np.linspace(-1, 1, 32)
+    held = wior.Bilevel(outer, inner, rows, rows, project_x=("box", 0.0, 1.0))
+    report = wior.check(held, jnp.array(0.5), jnp.zeros(()), batch_size=8)
+    assert report.ok
+    assert report.step_sizes["outer_lr"] > 0
