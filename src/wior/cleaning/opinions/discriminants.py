@@ -91,7 +91,7 @@ class Discriminants:
         """Factorizes the covariances, with `share` of the mean variance added to every one."""
         self.factors = []
         for covariance in self.covariances:
-            shrunk = covariance.copy("F")  # which is not copied again
+            shrunk = covariance.copy().T  # in the order of Fortran, which is not copied again
             mean = max(float(np.trace(shrunk)) / len(shrunk), LEAST_VARIANCE)
             shrunk[np.diag_indices(len(shrunk))] += share * mean
             self.factors.append(scipy.linalg.cho_factor(shrunk, overwrite_a=True, check_finite=False))
