@@ -24,6 +24,7 @@ from wior.cleaning.opinions.discriminants import (
 )
 from wior.cleaning.opinions.rows import UNKNOWN, Rows
 from wior.cleaning.opinions.table import LEAST, memberships_of, tables
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 FOLDS = 3  # of verified rows
 PASSES, USUAL_PASSES = 4, 2  # at most, and where verified rows are too few to choose
@@ -50,6 +51,7 @@ class Chosen(NamedTuple):
     passes: int
 
 
+@by_one_blas_thread
 def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Chosen:
     """The start and the number of passes that verified rows like best. They are held out in turn: what a pass says of a
     part has been learned from memberships, and these from verified rows of that part.
@@ -67,6 +69,7 @@ def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, noti
     return min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
 
 
+@by_one_blas_thread
 def of_right(
     made: Discriminants, rows: Rows, counts: Counts, starts: Starts, how: Chosen, notify: Notify
 ) -> np.ndarray:

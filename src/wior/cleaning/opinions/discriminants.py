@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from wior.cleaning.opinions.expansion import Expansion
+from wior.cleaning.opinions.threads import by_one_blas_thread, side_by_side
 
 ROWS_AT_ONCE = 4096
 KEPT_IN_MEMORY = 2**28  # numbers: expanded rows that are not computed again
@@ -48,10 +50,10 @@ class Discriminants:
         self._of_rows(expansion, features, parts)
         width = expansion.width
         grams, sums = np.zeros((self.count, width, width)), np.zeros((self.count, width))
-        for rows, expanded in self._blocks():
-            part = parts[rows[0]]
-            grams[part] += expanded.T @ expanded
-            sums[part] += expanded.sum(0, dtype=np.float64)
+        squared = lambda rows, expanded: (parts[rows[0]], expanded.T @ expanded, expanded.sum(0, dtype=np.float64))
+        for part, gram, together in self._of_each_block(squared):
+            grams[part] += gram
+            sums[part] += together
         others = len(parts) - np.bincount(parts, minlength=self.count)
         self.means = (sums.sum(0) - sums) / others[:, None]
         total = grams.sum(0)
@@ -73,20 +75,21 @@ class Discriminants:
         self.expansion, self.features, self.parts = expansion, features, parts
         self.count = max(int(parts.max()) + 1, getattr(self, "count", 0))
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
+        places = [np.flatnonzero(parts == part) for part in range(self.count)]
+        self._places = [own[at : at + ROWS_AT_ONCE] for own in places for at in range(0, len(own), ROWS_AT_ONCE)]
         if len(features) * expansion.width <= KEPT_IN_MEMORY:
-            self._kept = list(self._computed())
+            self._kept = list(side_by_side(self._expanded, self._places))
 
-    def _computed(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Places of rows of one part, and the rows expanded."""
-        for part in range(self.count):
-            places = np.flatnonzero(self.parts == part)
-            for at in range(0, len(places), ROWS_AT_ONCE):
-                rows = places[at : at + ROWS_AT_ONCE]
-                yield rows, self.expansion(self.features[rows])
+    def _expanded(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return rows, self.expansion(self.features[rows])
 
-    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return self._computed() if self._kept is None else iter(self._kept)
+    def _of_each_block(self, function: Callable[[np.ndarray, np.ndarray], Any]) -> Iterator[Any]:
+        """Of places of rows of one part, and the rows expanded."""
+        if self._kept is None:
+            return side_by_side(lambda rows: function(*self._expanded(rows)), self._places)
+        return side_by_side(lambda block: function(*block), self._kept)
 
+    @by_one_blas_thread
     def shrink(self, share: float) -> None:
         """Factorizes the covariances, with `share` of the mean variance added to every one."""
         self.factors = []
@@ -96,30 +99,38 @@ class Discriminants:
             shrunk[np.diag_indices(len(shrunk))] += share * mean
             self.factors.append(scipy.linalg.cho_factor(shrunk, overwrite_a=True, check_finite=False))
 
+    @by_one_blas_thread
     def sums(self, memberships: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of every part, the sum of the rows of each class and how many they are; rows that are to teach nothing have
         zeros. Memberships of several models stand side by side.
         """
         classes = memberships.shape[1]
         sums, sizes = np.zeros((self.count, classes, self.expansion.width)), np.zeros((self.count, classes))
-        for rows, expanded in self._blocks():
-            part, members = self.parts[rows[0]], memberships[rows].astype(np.float32, copy=False)
-            sums[part] += members.T @ expanded
-            sizes[part] += np.ones(len(rows), np.float32) @ members
+
+        def of_block(rows: np.ndarray, expanded: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+            members = memberships[rows].astype(np.float32, copy=False)
+            return self.parts[rows[0]], members.T @ expanded, np.ones(len(rows), np.float32) @ members
+
+        for part, together, size in self._of_each_block(of_block):
+            sums[part] += together
+            sizes[part] += size
         return sums, sizes
 
+    @by_one_blas_thread
     def scores(self, sums: np.ndarray, sizes: np.ndarray, models: int = 1) -> np.ndarray:
         """(rows, classes) of float32: log p but for a temperature, by the means of the other parts. Scores of several
         models stand side by side.
         """
         all_sums, all_sizes = sums.sum(0), sizes.sum(0)
-        rules = [
-            self._rule(part, all_sums - sums[part], all_sizes - sizes[part], models) for part in range(self.count)
-        ]
+        rules = [self._rule(part, all_sums - sums[part], all_sizes - sizes[part], models) for part in range(self.count)]
         found = np.empty((len(self.parts), sizes.shape[1]), np.float32)
-        for rows, expanded in self._blocks():
+
+        def score(rows: np.ndarray, expanded: np.ndarray) -> None:
             weights, constants = rules[self.parts[rows[0]]]
             found[rows] = expanded @ weights + constants
+
+        for _ in self._of_each_block(score):
+            pass
         return found
 
     def rule(self, sums: np.ndarray, sizes: np.ndarray, temperature: float) -> Rule:

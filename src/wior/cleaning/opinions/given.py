@@ -15,6 +15,7 @@ from wior.cleaning.opinions.discriminants import (
 )
 from wior.cleaning.opinions.expansion import Expansion
 from wior.cleaning.opinions.rows import Rows, members
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 CHOSEN_AMONG = 20_000  # rows
 
@@ -26,6 +27,7 @@ class Given(NamedTuple):
     of_some: Discriminants  # of these
 
 
+@by_one_blas_thread
 def of_given(rows: Rows, standardize: bool | None, seed: int) -> Given:
     """Of very many rows some tell the covariances and choose the shrinkage. `standardize`: as in `Scaling.of`."""
     expansion = Expansion.of(rows.features, standardize, seed)
