@@ -417,7 +417,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             if hidden
             else "linear"
         )
-        return TaughtNetwork.of(model, rows.features), name
+        return TaughtNetwork.of(model, rows.features, beforehand=True), name
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""
