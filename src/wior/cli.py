@@ -8,8 +8,10 @@ import enum
 import inspect
 import json
 import os
+import re
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -614,7 +616,7 @@ def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
 
     What ends the program is one line as well, with `interrupted`, how to go on, and the exit code of the signal.
     """
-    with as_ctrl_c() as ending:
+    with as_ctrl_c() as ending, _warnings_in_a_line():
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
@@ -625,6 +627,25 @@ def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
                 raise
             _say(_readable(error))
             raise typer.Exit(1) from None
+
+
+@contextlib.contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """A warning is one line without the code that it comes from; what is said of many steps is said once."""
+    before, said = warnings.showwarning, set()
+
+    def show(message: Warning | str, *about: Any) -> None:
+        text = str(message)
+        kind = re.sub(r"\d+", "", text)
+        if kind not in said:
+            said.add(kind)
+            _say(f"warning: {text}")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _readable(error: BaseException) -> str:
