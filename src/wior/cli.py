@@ -634,7 +634,7 @@ def _warnings_in_a_line() -> Iterator[None]:
     """A warning is one line without the code that it comes from; what is said of many steps is said once."""
     before, said = warnings.showwarning, set()
 
-    def show(message: Warning | str, *about: Any) -> None:
+    def show(message: Warning | str, *about: Any, **more: Any) -> None:
         text = str(message)
         kind = re.sub(r"\d+", "", text)
         if kind not in said:
