@@ -1,7 +1,7 @@
 """From rows to what is said of every label: opinions are formed, combined and calibrated.
 
-The closed-form opinions are always formed. A model of the kept rows (a network, or a classifier of the user's own)
-joins where verified rows say that it knows more: it takes most of the time.
+The closed-form opinions are always formed. A network under forward correction, or a model of the kept rows (a network,
+or a classifier of the user's own), joins where verified rows say that it knows more: these take most of the time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from wior.cleaning.calibration import Calibrated, calibrated
 from wior.cleaning.combining import Combined, Opinion, combine
+from wior.cleaning.joining import InParts, with_one_more
 from wior.cleaning.opinions.corrected import (
     ENOUGH,
     FOLDS,
@@ -24,15 +25,15 @@ from wior.cleaning.opinions.corrected import (
     chosen,
     of_right,
 )
-from wior.cleaning.opinions.discriminants import Discriminants, best_temperature
+from wior.cleaning.opinions.discriminants import MOST_CLASSES, Discriminants, best_temperature
+from wior.cleaning.opinions.forward import of_forward
 from wior.cleaning.opinions.given import CHOSEN_AMONG, Given, of_given
 from wior.cleaning.opinions.rows import Rows, members
 from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
-from wior.cleaning.opinions.taught import Teachable, of_taught, teachers
+from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, teachers
 from wior.cleaning.opinions.verified import of_verified
 
 ROUNDS = {"fast": 0, "usual": 1, "thorough": 2}
-WORTH_IT = 0.95  # times the loss on verified rows: more, and a taught model does not join
 
 Notify = Callable[[str], None]
 
@@ -69,20 +70,14 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     counts = lambda some: counted_pairs(some, plain)
     best = _chosen(given, rows, plain, how, notify)
     right = of_right(made, rows, counts, _starts(made, plain), best, notify)
+    if best.held_out is not None:  # its word on the verified rows themselves, which are to judge it
+        right[rows.known] = best.held_out
     opinions = [Opinion("corrected", right)]
     if rows.known.any():
         opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
     pairs = counts(rows)
     together = combine(rows, opinions, pairs)
-    pupil, learner = how.learner, None
-    for number in range(how.rounds):
-        if pupil is None:
-            break
-        taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
-        again = combine(rows, [*opinions, Opinion("taught", taught)], pairs)
-        if not again.loss <= WORTH_IT * together.loss:  # nan where no row is verified
-            break
-        together, learner = again, pupil
+    together, learner = _with_learners(rows, opinions, together, pairs, how, notify)
     memberships = _memberships(together, rows)
     if learner is not None:
         notify("model of all kept rows")
@@ -95,6 +90,30 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
     scores = calibrated(rows, together.posterior)
     return Judged(together.posterior, scores, together, best.start, best.passes, disagreeing, says)
+
+
+def _with_learners(
+    rows: Rows, opinions: list[Opinion], together: Combined, counts: np.ndarray, how: How, notify: Notify
+) -> tuple[Combined, Teachable | None]:
+    """What the opinions say with those that take long, as far as these join; and who learns from the kept rows, where
+    one of them did.
+    """
+    pupil, learner = how.learner, None
+    if pupil is None or not how.rounds:
+        return together, None
+    enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
+    if enough and isinstance(pupil, TaughtNetwork):
+        corrected = of_forward(pupil, rows, counts, how.seed, notify)
+        more = with_one_more(rows, opinions, together, counts, InParts("forward", corrected))
+        if more is not None:
+            (opinions, together), learner = more, pupil
+    for number in range(how.rounds):
+        taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
+        more = with_one_more(rows, opinions, together, counts, InParts("taught", taught))
+        if more is None:
+            break
+        together, learner = more.combined, pupil
+    return together, learner
 
 
 def _starts(made: Discriminants, plain: np.ndarray) -> Starts:
@@ -125,6 +144,11 @@ def _chosen(given: Given, rows: Rows, plain: np.ndarray, how: How, notify: Notif
 def passes_at_most(rows: Rows) -> int:
     """The passes of the corrected model that `judge` tells of."""
     return FOLDS * 2 * PASSES + PASSES if rows.known.sum() >= ENOUGH else USUAL_PASSES
+
+
+def learners_at_most(rows: Rows, how: How) -> int:
+    """The models of other parts that `judge` tells of."""
+    return (how.rounds + 1) * rows.count_of_parts if how.rounds else 0
 
 
 def _memberships(together: Combined, rows: Rows) -> np.ndarray:

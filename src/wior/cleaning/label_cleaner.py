@@ -313,7 +313,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         # without verified rows nothing says that a taught model knows more
         learner, model = self._learner(rows, classes) if rows.known.any() or asked_for else (None, CLOSED_FORMS)
         how = judging.How(learner, judging.ROUNDS[self.effort], None, seed)
-        pieces_of_work = 1 + judging.passes_at_most(rows) + how.rounds * rows.count_of_parts + 1
+        pieces_of_work = 1 + judging.passes_at_most(rows) + judging.learners_at_most(rows, how) + 1
         probabilities = case.probabilities
         if probabilities is not None and m:
             probabilities = np.concatenate([probabilities, np.full((m, classes), 1 / classes, np.float32)])

@@ -7,7 +7,7 @@ likely enough, and the right label of verified rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import jax
@@ -103,16 +103,17 @@ def teachers(memberships: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(memberships.max(1) >= ENOUGH), labels
 
 
-def of_taught(learner: Teachable, rows: Rows, memberships: np.ndarray, seed: int, notify: Notify) -> np.ndarray:
-    """log p (N, classes) by models of the other parts."""
+def of_taught(
+    learner: Teachable, rows: Rows, memberships: np.ndarray, seed: int, notify: Notify
+) -> Iterator[np.ndarray]:
+    """For every part in turn log p (k, classes) of its rows, by a model of the other parts."""
     places, labels = teachers(memberships)
-    found = np.full((len(rows.given), rows.classes), np.log(1 / rows.classes), np.float32)
     parts = rows.count_of_parts
     for part in range(parts):
         notify(f"models of kept rows, part {part + 1} of {parts}")
         own = places[rows.parts[places] != part]
+        judged = rows.features[rows.parts == part]
         if len(np.unique(labels[own])) < 2:
+            yield np.full((len(judged), rows.classes), np.log(1 / rows.classes), np.float32)
             continue
-        here = np.flatnonzero(rows.parts == part)
-        found[here] = learner.taught_by(own, labels, seed + part)(rows.features[here])
-    return found
+        yield learner.taught_by(own, labels, seed + part)(judged)
