@@ -34,7 +34,9 @@ class Joined(NamedTuple):
 def with_one_more(
     rows: Rows, opinions: Sequence[Opinion], combined: Combined, counts: np.ndarray, one_more: InParts
 ) -> Joined | None:
-    """The opinions with one more, and what they say together; None where it does not join."""
+    """The opinions with one more, which takes the place of one of its name, and what they say together; None where it
+    does not join.
+    """
     logs = np.empty((len(rows.given), rows.classes), np.float32)
     found = Opinion(one_more.name, logs)
     for part, of_part in enumerate(one_more.parts):
@@ -42,7 +44,7 @@ def with_one_more(
         logs[here] = of_part
         if part == 0 and not _promising(rows, opinions, found, counts):
             return None
-    more = [*opinions, found]
+    more = [*(one for one in opinions if one.name != found.name), found]
     again = combine(rows, more, counts)
     return Joined(more, again) if again.loss <= WORTH_IT * combined.loss else None  # nan where no row is verified
 

@@ -15,6 +15,7 @@ import numpy as np
 from wior.cleaning.calibration import Calibrated, calibrated
 from wior.cleaning.combining import Combined, Opinion, combine
 from wior.cleaning.joining import InParts, with_one_more
+from wior.cleaning.opinions.bilevel import of_bilevel
 from wior.cleaning.opinions.corrected import (
     ENOUGH,
     FOLDS,
@@ -33,7 +34,8 @@ from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
 from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, teachers
 from wior.cleaning.opinions.verified import of_verified
 
-ROUNDS = {"fast": 0, "usual": 1, "thorough": 2}
+# the opinions that take long, in the order in which they may join
+LEARNERS = {"fast": (), "usual": ("forward", "taught"), "thorough": ("forward", "bilevel", "taught", "taught")}
 
 Notify = Callable[[str], None]
 
@@ -43,7 +45,7 @@ class How:
     """What the user has chosen."""
 
     learner: Teachable | None  # of kept rows; None: closed forms alone
-    rounds: int
+    learners: tuple[str, ...]  # as in `LEARNERS`
     standardize: bool | None  # whether each column has a unit of its own; None: where their deviations are far apart
     seed: int
 
@@ -99,20 +101,26 @@ def _with_learners(
     one of them did.
     """
     pupil, learner = how.learner, None
-    if pupil is None or not how.rounds:
+    if pupil is None:
         return together, None
     enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
-    if enough and isinstance(pupil, TaughtNetwork):
-        corrected = of_forward(pupil, rows, counts, how.seed, notify)
-        more = with_one_more(rows, opinions, together, counts, InParts("forward", corrected))
-        if more is not None:
-            (opinions, together), learner = more, pupil
-    for number in range(how.rounds):
-        taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
-        more = with_one_more(rows, opinions, together, counts, InParts("taught", taught))
+    refused: set[str] = set()
+    for number, name in enumerate(how.learners):
+        if name in refused:
+            continue
+        if name == "taught":
+            parts = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
+        elif not enough or not isinstance(pupil, TaughtNetwork):
+            continue
+        elif name == "forward":
+            parts = of_forward(pupil, rows, counts, how.seed, notify)
+        else:
+            parts = of_bilevel(pupil, rows, how.seed, notify)
+        more = with_one_more(rows, opinions, together, counts, InParts(name, parts))
         if more is None:
-            break
-        together, learner = more.combined, pupil
+            refused.add(name)
+        else:
+            (opinions, together), learner = more, pupil
     return together, learner
 
 
@@ -148,7 +156,7 @@ def passes_at_most(rows: Rows) -> int:
 
 def learners_at_most(rows: Rows, how: How) -> int:
     """The models of other parts that `judge` tells of."""
-    return (how.rounds + 1) * rows.count_of_parts if how.rounds else 0
+    return len(how.learners) * rows.count_of_parts
 
 
 def _memberships(together: Combined, rows: Rows) -> np.ndarray:
