@@ -35,7 +35,11 @@ from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, t
 from wior.cleaning.opinions.verified import of_verified
 
 # the opinions that take long, in the order in which they may join
-LEARNERS = {"fast": (), "usual": ("forward", "taught"), "thorough": ("forward", "bilevel", "taught", "taught")}
+LEARNERS: dict[str, tuple[str, ...]] = {
+    "fast": (),
+    "usual": ("forward", "taught"),
+    "thorough": ("forward", "bilevel", "taught", "taught"),
+}
 
 Notify = Callable[[str], None]
 
@@ -72,7 +76,9 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     counts = lambda some: counted_pairs(some, plain)
     best = _chosen(given, rows, plain, how, notify)
     right = of_right(made, rows, counts, _starts(made, plain), best, notify)
-    if best.held_out is not None:  # its word on the verified rows themselves, which are to judge it
+    if best.held_out is not None and (how.learner is None or isinstance(how.learner, TaughtNetwork)):
+        # what it says of the verified rows where they did not teach it, not even by way of other rows. Taught models
+        # have no such word: where they alone compare with it, both are judged by what they knew
         right[rows.known] = best.held_out
     opinions = [Opinion("corrected", right)]
     if rows.known.any():
@@ -117,8 +123,8 @@ def _with_learners(
         else:
             parts = of_bilevel(pupil, rows, how.seed, notify)
         more = with_one_more(rows, opinions, together, counts, InParts(name, parts))
-        if more is None:
-            refused.add(name)
+        if more is None:  # a taught network is no fair judge of itself, so it only follows one that is
+            refused |= {name, "taught"}
         else:
             (opinions, together), learner = more, pupil
     return together, learner
