@@ -70,23 +70,26 @@ def of_forward(
         yield all_log_probabilities(model, params, rows.features[rows.parts == part])
 
 
+def loss(model: Any, numbers: tuple[Tree, jax.Array], learned: Learned, batch: Batches) -> jax.Array:
+    """Of parameters and of T, whose rows are softmaxes; `batch` are the places of one step."""
+    params, x = numbers
+    log_t = jax.nn.log_softmax(x, -1)
+    logs = jax.nn.log_softmax(model.logits(params, learned.features[batch.rows]))
+    corrected = -jnp.mean(jax.nn.logsumexp(logs + log_t.T[learned.given[batch.rows]], -1))
+    known = label_losses(model.logits(params, learned.features[batch.known]), learned.right[batch.known])
+    of_table = -jnp.sum(learned.pairs * log_t)
+    return corrected + SHARE * jnp.mean(known) + of_table + learned.l2 / 2 * squares(params)
+
+
 @jax.jit
 def trained(model: Any, start: tuple[Tree, jax.Array], learned: Learned, batches: Batches) -> tuple[Tree, jax.Array]:
-    """The parameters and the logarithms of T after a step of Adam on each of `batches`."""
+    """The parameters and T as `loss` takes them, after a step of Adam on each of `batches`."""
     rule = optax.adam(LEARNING_RATE)
-
-    def loss(numbers: tuple[Tree, jax.Array], batch: Batches) -> jax.Array:
-        params, x = numbers
-        log_t = jax.nn.log_softmax(x, -1)
-        logs = jax.nn.log_softmax(model.logits(params, learned.features[batch.rows]))
-        corrected = -jnp.mean(jax.nn.logsumexp(logs + log_t.T[learned.given[batch.rows]], -1))
-        known = label_losses(model.logits(params, learned.features[batch.known]), learned.right[batch.known])
-        of_table = -jnp.sum(learned.pairs * log_t)
-        return corrected + SHARE * jnp.mean(known) + of_table + learned.l2 / 2 * squares(params)
 
     def step(carry: tuple[Any, Any], batch: Batches) -> tuple[tuple[Any, Any], None]:
         numbers, state = carry
-        updates, state = rule.update(jax.grad(loss)(numbers, batch), state, numbers)
+        slopes = jax.grad(loss, argnums=1)(model, numbers, learned, batch)
+        updates, state = rule.update(slopes, state, numbers)
         return (optax.apply_updates(numbers, updates), state), None
 
     return jax.lax.scan(step, (start, rule.init(start)), batches)[0][0]
