@@ -110,21 +110,24 @@ def _with_learners(
     if pupil is None:
         return together, None
     enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
+    network = pupil if enough and isinstance(pupil, TaughtNetwork) else None
     refused: set[str] = set()
     for number, name in enumerate(how.learners):
         if name in refused:
             continue
         if name == "taught":
+            if network is not None and learner is None:
+                continue  # verified rows judge it too kindly, so it only follows a network that they can judge
             parts = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
-        elif not enough or not isinstance(pupil, TaughtNetwork):
+        elif network is None:
             continue
         elif name == "forward":
-            parts = of_forward(pupil, rows, counts, how.seed, notify)
+            parts = of_forward(network, rows, counts, how.seed, notify)
         else:
-            parts = of_bilevel(pupil, rows, how.seed, notify)
+            parts = of_bilevel(network, rows, how.seed, notify)
         more = with_one_more(rows, opinions, together, counts, InParts(name, parts))
-        if more is None:  # a taught network is no fair judge of itself, so it only follows one that is
-            refused |= {name, "taught"}
+        if more is None:
+            refused.add(name)
         else:
             (opinions, together), learner = more, pupil
     return together, learner
