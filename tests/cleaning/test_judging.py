@@ -46,7 +46,7 @@ def test_a_taught_network_follows_only_one_that_verified_rows_can_judge(formed, 
     begun, good = formed
     found = judged(LEARNERS[effort])
     assert begun == [name for name in LEARNERS[effort][:2] if name != "taught"]
-    assert found.combined.weights.keys() == {"corrected", "verified", "given"}
+    assert found.combined.weights.keys() == {"corrected", "verified", "given", "neighbors"}
     begun.clear()
     good.add("forward")
     found = judged(LEARNERS[effort])

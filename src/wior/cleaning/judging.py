@@ -29,6 +29,7 @@ from wior.cleaning.opinions.corrected import (
 from wior.cleaning.opinions.discriminants import MOST_CLASSES, Discriminants, best_temperature
 from wior.cleaning.opinions.forward import of_forward
 from wior.cleaning.opinions.given import CHOSEN_AMONG, Given, of_given
+from wior.cleaning.opinions.neighbors import MOST_ROWS, of_neighbors
 from wior.cleaning.opinions.rows import Rows, members
 from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
 from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, teachers
@@ -85,6 +86,10 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
     pairs = counts(rows)
     together = combine(rows, opinions, pairs)
+    if rows.known.any() and len(rows.given) <= MOST_ROWS:
+        near = of_neighbors(rows, made.expansion.scaling, together.posterior, how.seed)
+        opinions.append(Opinion("neighbors", near))
+        together = combine(rows, opinions, pairs)
     together, learner = _with_learners(rows, opinions, together, pairs, how, notify)
     memberships = _memberships(together, rows)
     if learner is not None:
