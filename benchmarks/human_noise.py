@@ -168,7 +168,7 @@ CONTESTANTS: dict[str, Callable[[Labeled, np.ndarray, float], Any]] = {
 
 
 def with_learners(*names: str) -> Callable[[Labeled, np.ndarray, float], Any]:
-    """The closed forms, and some of the opinions that take long, as far as they join."""
+    """The closed forms, and some further opinions, those that take long as far as they join."""
 
     def found(rows: Labeled, known: np.ndarray, penalty: float) -> Any:
         usual = judging.LEARNERS["usual"]
@@ -183,10 +183,10 @@ def with_learners(*names: str) -> Callable[[Labeled, np.ndarray, float], Any]:
 
 ABLATION: dict[str, Callable[[Labeled, np.ndarray, float], Any]] = {
     "closed forms": with_learners(),
-    "and a network under forward correction": with_learners("forward"),
-    "and a taught network, without the former": with_learners("taught"),
-    "both (the default)": ours(),
+    "and neighbors (fast)": ours(effort="fast"),
+    "closed forms and a network under forward correction": with_learners("forward"),
     "closed forms and a bilevel noise model": with_learners("bilevel"),
+    "forward correction, neighbors, taught (the default)": ours(),
     "all of them (thorough)": ours(effort="thorough"),
     "bilevel noise model alone": ours(weighting="noise"),
     "the same without second opinion": ours(weighting="noise", rounds=0),

@@ -14,7 +14,7 @@ import numpy as np
 
 from wior.cleaning.calibration import Calibrated, calibrated
 from wior.cleaning.combining import Combined, Opinion, combine
-from wior.cleaning.joining import InParts, with_one_more
+from wior.cleaning.joining import InParts, Joined, with_one_more
 from wior.cleaning.opinions.bilevel import of_bilevel
 from wior.cleaning.opinions.corrected import (
     ENOUGH,
@@ -35,11 +35,11 @@ from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
 from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, teachers
 from wior.cleaning.opinions.verified import of_verified
 
-# the opinions that take long, in the order in which they may join
+# further opinions, in the order in which they are formed
 LEARNERS: dict[str, tuple[str, ...]] = {
-    "fast": (),
-    "usual": ("forward", "taught"),
-    "thorough": ("forward", "bilevel", "taught", "taught"),
+    "fast": ("neighbors",),
+    "usual": ("forward", "neighbors", "taught"),
+    "thorough": ("forward", "bilevel", "neighbors", "taught", "taught"),
 }
 
 Notify = Callable[[str], None]
@@ -50,7 +50,7 @@ class How:
     """What the user has chosen."""
 
     learner: Teachable | None  # of kept rows; None: closed forms alone
-    learners: tuple[str, ...]  # as in `LEARNERS`
+    learners: tuple[str, ...]  # further opinions, as in `LEARNERS`
     standardize: bool | None  # whether each column has a unit of its own; None: where their deviations are far apart
     seed: int
 
@@ -86,11 +86,8 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
     pairs = counts(rows)
     together = combine(rows, opinions, pairs)
-    if rows.known.any() and len(rows.given) <= MOST_ROWS:
-        near = of_neighbors(rows, made.expansion.scaling, together.posterior, how.seed)
-        opinions.append(Opinion("neighbors", near))
-        together = combine(rows, opinions, pairs)
-    together, learner = _with_learners(rows, opinions, together, pairs, how, notify)
+    near = lambda posterior: of_neighbors(rows, made.expansion.scaling, posterior, how.seed)
+    together, learner = _with_further(rows, Joined(opinions, together), pairs, near, how, notify)
     memberships = _memberships(together, rows)
     if learner is not None:
         notify("model of all kept rows")
@@ -105,20 +102,25 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     return Judged(together.posterior, scores, together, best.start, best.passes, disagreeing, says)
 
 
-def _with_learners(
-    rows: Rows, opinions: list[Opinion], together: Combined, counts: np.ndarray, how: How, notify: Notify
+def _with_further(
+    rows: Rows, joined: Joined, counts: np.ndarray, near: Callable[[np.ndarray], np.ndarray], how: How, notify: Notify
 ) -> tuple[Combined, Teachable | None]:
-    """What the opinions say with those that take long, as far as these join; and who learns from the kept rows, where
-    one of them did.
+    """What the opinions say with further ones, those that take long as far as they join; and who learns from the kept
+    rows, where one of them did.
     """
-    pupil, learner = how.learner, None
-    if pupil is None:
-        return together, None
+    (opinions, together), pupil, learner = joined, how.learner, None
     enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
     network = pupil if enough and isinstance(pupil, TaughtNetwork) else None
     refused: set[str] = set()
     for number, name in enumerate(how.learners):
         if name in refused:
+            continue
+        if name == "neighbors":  # after the networks, which learn nothing from verified rows by way of others
+            if rows.known.any() and len(rows.given) <= MOST_ROWS:
+                opinions = [*opinions, Opinion(name, near(together.posterior))]
+                together = combine(rows, opinions, counts)
+            continue
+        if pupil is None:
             continue
         if name == "taught":
             if network is not None and learner is None:
@@ -170,7 +172,7 @@ def passes_at_most(rows: Rows) -> int:
 
 def learners_at_most(rows: Rows, how: How) -> int:
     """The models of other parts that `judge` tells of."""
-    return len(how.learners) * rows.count_of_parts
+    return (len(how.learners) - how.learners.count("neighbors")) * rows.count_of_parts
 
 
 def _memberships(together: Combined, rows: Rows) -> np.ndarray:
