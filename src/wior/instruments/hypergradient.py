@@ -17,8 +17,8 @@ from jax import lax
 
 from wior import checks, oracle, tree
 from wior.algorithms.parts.linear_systems import Solved, conjugate_gradients
-from wior.problems import Bilevel, ConditionalBilevel, Problem
-from wior.problems.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
+from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
+from wior.problems.per_example import PerExample, all_rows, at_slice, has_rows, is_per_example, without_rows
 from wior.problems.restated import restated
 from wior.saving import fingerprint
 
@@ -111,11 +111,14 @@ def hypergradient(
     sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
     pieces = _pieces(problem, sizes.rows)
     problem.check(x, y0, pieces[0])
-    problem = restated(problem, Bilevel, ConditionalBilevel)
     if tolerance is None:
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)
-    compute = _bilevel if isinstance(problem, Bilevel) else _conditional
+    if isinstance(problem, Minimax) and has_rows((x, y0)):
+        compute = _minimax
+    else:
+        problem = restated(problem, Bilevel, ConditionalBilevel)
+        compute = _bilevel if isinstance(problem, Bilevel) else _conditional
     found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0, *pieces))
     for name, residual, solved in (
         ("inner problem", found.inner_residual, met[0]),
@@ -169,6 +172,26 @@ def _bilevel(
     gradient = _like(x, tree.sub(f_x, all_rows(g_xy_u)))
     found = HyperGradient(gradient, objective, y, u, residual, adjoint_residual)
     return found, (residual <= needed, adjoint_residual <= adjoint_needed)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
+def _minimax(
+    problem: Minimax, x: Tree, y0: Tree, tolerance: Any, sizes: _Sizes, program: str
+) -> tuple[HyperGradient, tuple[Any, Any]]:
+    """Of a minimax problem with `PerExample` rows, which both losses read: at the best y, ∇h(x) is ∇_x f and u is 0."""
+    limit, rows = sizes
+
+    def piece(x: Tree, y: Tree, start: Any, size: int) -> jax.Array:
+        point = at_slice(x, start, size), at_slice(y, start, size)
+        return problem.objective(*point, _rows(problem.data, start, size))
+
+    def full(x: Tree, y: Tree) -> jax.Array:
+        return _in_pieces(functools.partial(piece, x, y), problem.sizes()["outer"], rows)
+
+    y, residual, needed = newton(lambda y: -full(x, y), y0, tolerance, limit)
+    objective, gradient = jax.value_and_grad(full)(x, y)
+    found = HyperGradient(gradient, objective, y, tree.zeros_like(y), residual, jnp.zeros_like(residual))
+    return found, (residual <= needed, True)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))

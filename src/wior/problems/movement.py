@@ -75,8 +75,8 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     if isinstance(problem, Minimax):
         own = problem.objective
         return (
-            lambda x, y, b: own(at_rows(x, b.examples), y, b.data),
-            lambda x, y, b: -own(at_rows(x, b.examples), y, b.data),
+            lambda x, y, b: own(at_rows(x, b.examples), at_rows(y, b.examples), b.data),
+            lambda x, y, b: -own(at_rows(x, b.examples), at_rows(y, b.examples), b.data),
         )
     problem = restated(problem, Bilevel, ConditionalBilevel)
     f, g = problem.outer, problem.inner
@@ -106,7 +106,7 @@ def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch
     Of a conditional problem it is the first outer example and rows of its inner set.
     """
     if isinstance(problem, Minimax):
-        return problem.outer_batch(outer), problem.outer_batch(outer)
+        return problem.outer_batch(outer), problem.inner_batch(outer if problem.ascent_data is None else inner)
     if not problem.conditional:
         return problem.outer_batch(outer), problem.inner_batch(inner)
     sets = problem.inner_sets(outer[:1])
@@ -187,7 +187,7 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
     def derivatives(x: Tree, y: Tree, u: Tree, xi: Batch, zeta: Batch) -> tuple[Tree, Tree, Tree, Tree]:
         f_x, f_y = jax.grad(f, (0, 1))(x, y, xi)
         if minimax:
-            return f_x, f_y, f_y, f_x
+            return f_x, f_y, jax.grad(g, 1)(x, y, zeta), f_x
         g_y, pull = jax.vjp(lambda x: jax.grad(g, 1)(x, y, zeta), x)
         return f_x, f_y, g_y, pull(u)[0]
 

@@ -75,7 +75,13 @@ def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
             f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is "
             f"{type(problem).__name__}"
         )
-    return restated(problem, algorithm.solves)
+    posed = restated(problem, algorithm.solves)
+    if getattr(posed, "ascent_data", None) is not None and not algorithm.batch_kinds_for(posed).inner:
+        raise TypeError(
+            f"{type(algorithm).__name__} reads one data set, and the Minimax problem has two: its batch_kinds_for must "
+            "name an inner batch where the problem has ascent_data"
+        )
+    return posed
 
 
 def not_streamed(problem: Any, algorithm: Algorithm, why: str) -> str:
