@@ -35,6 +35,7 @@ from wior.instruments.hypergradient import HyperGradient, hypergradient
 from wior.instruments.methods import Method, methods
 from wior.instruments.order_error import OrderError, order_error, plot_order_errors
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
+from wior.problems.penalties import penalized
 from wior.problems.per_example import PerExample
 from wior.running.interruption import Interrupted
 from wior.running.loop import NonFiniteError
@@ -85,6 +86,7 @@ __all__ = [
     "methods",
     "order_error",
     "orders",
+    "penalized",
     "plot_order_errors",
     "solve",
     "streaming",

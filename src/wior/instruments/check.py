@@ -233,7 +233,8 @@ def _timed(
     problem: Problem, settings: Settings, x: Tree, y: Tree, batches: tuple[int, int]
 ) -> tuple[float | None, Settings, list[Finding]]:
     """Seconds of a step of `wior.solve`, the settings with which a run stays finite, and a finding where none does."""
-    size = batches[0] if len(problem.sizes()) == 1 else batches
+    size: Any = batches[0] if len(problem.sizes()) == 1 else batches
+    size = batches[1] if problem.lacks_outer_data else size
     length = {"steps": TIMED_STEPS * TIMED_RECORDS, "record_every": TIMED_STEPS, "seconds": TIMED_SECONDS}
     message = ""
     for _ in range(RETRIES):

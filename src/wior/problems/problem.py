@@ -146,6 +146,11 @@ class Problem:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
 
+    @property
+    def lacks_outer_data(self) -> bool:
+        """Whether the outer level is a single example, which every step reads once."""
+        return False
+
     def sizes(self) -> dict[str, int]:
         """The number of examples at each level.
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
-from wior.orders import Order, named
+from wior.orders import Incremental, Order, named
 from wior.problems import Problem
 from wior.problems.restated import more_general, restated
 from wior.running.measuring import Metrics
 from wior.saving.checkpoint import Checkpoint
 
+ONE_EXAMPLE = {"order": Incremental(), "batch_size": 1}  # of an outer level without data
 Orders = Order | str | tuple[Order | str, Order | str]
 
 
@@ -56,12 +57,14 @@ def both(name: str, value: Any, problem: Problem, checked: Callable[[str, Any], 
         listed = ", ".join(map(repr, value))
         raise TypeError(f"{name} is a list, {value!r}; a pair (outer, inner) is a tuple: {name}=({listed})")
     pair = isinstance(value, tuple)
-    if pair and len(problem.sizes()) == 1:
+    if pair and (len(problem.sizes()) == 1 or problem.lacks_outer_data):
         raise ValueError(
             f"{name} is a pair, {value!r}, but a {type(problem).__name__} problem has one data set: give one value"
         )
     if pair and len(value) != 2:
         raise ValueError(f"{name} must be one value or a pair (outer, inner), got {len(value)} values: {value!r}")
+    if not pair and problem.lacks_outer_data:
+        return checked(name, ONE_EXAMPLE[name]), checked(name, value)
     if not pair:
         return (checked(name, value),) * 2
     outer, inner = value
