@@ -18,7 +18,15 @@ from jax import lax
 from wior import checks, oracle, tree
 from wior.algorithms.parts.linear_systems import Solved, conjugate_gradients
 from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
-from wior.problems.per_example import PerExample, all_rows, at_slice, has_rows, is_per_example, without_rows
+from wior.problems.per_example import (
+    PerExample,
+    all_rows,
+    at_slice,
+    has_rows,
+    is_per_example,
+    mean_direction,
+    without_rows,
+)
 from wior.problems.restated import restated
 from wior.saving import fingerprint
 
@@ -204,7 +212,12 @@ def _conditional(
     each = lax.map(solve_one, jnp.arange(m), batch_size=max(1, min(m, rows // n)))
     gradients, objectives, y, u, residuals, adjoint_residuals, needed, adjoint_needed = each
     found = HyperGradient(
-        tree.mean(gradients), jnp.mean(objectives), y, u, jnp.max(residuals), jnp.max(adjoint_residuals)
+        _like(x, mean_direction(x, gradients)),
+        jnp.mean(objectives),
+        y,
+        u,
+        jnp.max(residuals),
+        jnp.max(adjoint_residuals),
     )
     return found, (jnp.all(residuals <= needed), jnp.all(adjoint_residuals <= adjoint_needed))
 
@@ -214,7 +227,7 @@ def one_hypergradient(
 ) -> Any:
     """∇h(x; ξ) for one outer example of a conditional problem, exactly, and what it was made from."""
     index = example[None]
-    xi = problem.outer_batch(index).data
+    xi = problem.outer_batch(index)
     sets = problem.inner_sets(index)
     own = jax.tree.map(lambda leaf: leaf[0], sets.rows)
     n = jax.tree.leaves(own)[0].shape[0]
@@ -226,7 +239,7 @@ def one_hypergradient(
         return oracle.conditional_loss(problem, inner_point, y, own, weights)
 
     y, residual, needed = newton(inner, y0, tolerance, limit)
-    objective, (f_x, f_y) = jax.value_and_grad(problem.outer, (0, 1))(outer_point, y, xi)
+    objective, (f_x, f_y) = jax.value_and_grad(problem.outer, (0, 1))(outer_point, y, xi.data)
     u, adjoint_residual, adjoint_needed = adjoint(inner, y, f_y, tolerance, limit)
     with oracle.counting():  # an instrument's calls are not charged to the method it watches
         g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, own, weights)

@@ -39,7 +39,7 @@ from wior.algorithms.wior_bo import State, directions
 from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
 from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
-from wior.problems.per_example import has_rows
+from wior.problems.per_example import has_rows, mean_direction, shared_part
 from wior.problems.restated import restated
 from wior.running import block
 from wior.running.arguments import both
@@ -405,7 +405,8 @@ class _WatchConditional(_Watch):
         def exact(example: jax.Array) -> Tree:
             return one_hypergradient(problem, state.x, state.y, example, tolerance, 1000)[0]
 
-        direction = tree.mean(jax.vmap(exact)(draws.outer_index))
+        each = jax.vmap(exact)(draws.outer_index)
+        direction = shared_part(state.x, mean_direction(state.x, each))
         return {"hypergradient": direction}, Seen(outer=(one(direction),), inner=(one(state.y),))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -88,11 +88,11 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     of_f, of_g = problem.represent_outer, problem.represent
 
     def outer(x: Tree, y: Tree, b: Batch) -> jax.Array:
-        return f(x if of_f is None else of_f(x, b.data), y, b.data)
+        return f(at_rows(x, b.examples) if of_f is None else of_f(x, b.data), y, b.data)
 
-    def inner(x: Tree, y: Tree, b: Batch) -> jax.Array:
+    def inner(x: Tree, y: Tree, b: Any) -> jax.Array:
         def mean_of(rows: Tree) -> jax.Array:
-            return g(x if of_g is None else of_g(x, rows), y, rows)
+            return g(at_rows(x, b.of) if of_g is None else of_g(x, rows), y, rows)
 
         weights = None if problem.counts is None else jnp.ones(b.examples.shape, jnp.int32)
         return weighted_mean(mean_of, weights, b.data)
@@ -100,7 +100,15 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     return outer, inner
 
 
-def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch, Batch]:
+class OfOneSet(NamedTuple):
+    """Rows of the inner set of one outer example, as a `Batch`, and the number of this example, (1,)."""
+
+    data: Tree
+    examples: jax.Array
+    of: jax.Array
+
+
+def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch, Any]:
     """What `two_losses` take: the rows of these numbers.
 
     Of a conditional problem it is the first outer example and rows of its inner set.
@@ -111,7 +119,8 @@ def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch
         return problem.outer_batch(outer), problem.inner_batch(inner)
     sets = problem.inner_sets(outer[:1])
     own = jax.tree.map(lambda leaf: leaf[0][inner], sets.rows)
-    return problem.outer_batch(outer[:1]), Batch(own, inner)
+    xi = problem.outer_batch(outer[:1])
+    return xi, OfOneSet(own, inner, xi.examples)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -134,9 +134,10 @@ def _evaluator(sample: Sample, loss: Loss) -> Callable[[Tree, Tree, np.ndarray],
     def look(problem: Any, x: Tree, y: Tree, outer: Any, inner: Any) -> tuple[jax.Array, jax.Array]:
         batch = loss.batch(problem, outer, inner)
         value, (of_x, of_y) = with_gradients(loss, problem, x, y, batch)
-        shared = jax.tree.leaves((value, shared_part(x, of_x) if loss.sees_rows else of_x, shared_part(y, of_y)))
-        own = jax.tree.leaves((x, y) if loss.sees_rows else y, is_leaf=is_per_example)
-        found = jax.tree.leaves((of_x, of_y) if loss.sees_rows else of_y)
+        by_rows = loss.sees_rows and not sample.conditional  # there all rows of a batch are of one outer example
+        shared = jax.tree.leaves((value, shared_part(x, of_x) if by_rows else of_x, shared_part(y, of_y)))
+        own = jax.tree.leaves((x, y) if by_rows else y, is_leaf=is_per_example)
+        found = jax.tree.leaves((of_x, of_y) if by_rows else of_y)
         rows = [d for leaf, d in zip(own, found, strict=True) if is_per_example(leaf)]
         length = len(batch.examples)
         return (

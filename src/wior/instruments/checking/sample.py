@@ -58,7 +58,8 @@ class Loss(NamedTuple):
     sees_rows: bool  # whether it receives the `PerExample` rows of its batch
 
     def point(self, x: Tree, batch: Batch) -> Tree:
-        return at_rows(x, batch.examples) if self.sees_rows else without_rows(x)
+        # in a conditional problem, the rows of the outer example that a batch belongs to
+        return at_rows(x, getattr(batch, "of", batch.examples)) if self.sees_rows else without_rows(x)
 
     def answer(self, y: Tree, batch: Batch) -> Tree:
         """What the loss sees of y: all of it, or the rows of its batch."""
@@ -85,7 +86,7 @@ def losses_of(problem: Any) -> tuple[Loss, ...]:
     else:
         f = lambda p, x, y, b: p.outer(x if p.represent_outer is None else p.represent_outer(x, b), y, b)
         g = lambda p, x, y, b: p.inner(x if p.represent is None else p.represent(x, b), y, b)
-    return Loss("outer", "outer", "outer_data", f, False), Loss("inner", "inner", "inner_data", g, True)
+    return Loss("outer", "outer", "outer_data", f, problem.conditional), Loss("inner", "inner", "inner_data", g, True)
 
 
 @dataclasses.dataclass(frozen=True)
