@@ -11,11 +11,12 @@ import pytest
 import problems
 import wior
 from methods import CLASSES, made
-from problems import COUNTS, M, N_SETS, flat, rows, start
+from problems import COUNTS, N_SETS, M, flat, rows, start
 from streamed import assert_same_run, streamed
-from twins import draw, laid_out, random_passes, stepped
+from twins import draw, stepped
 from wior import oracle
 from wior.orders import BY_NAME
+from wior.running import visits
 
 ETA, GAMMA, RHO = 0.07, 0.2, 0.15
 
@@ -91,7 +92,6 @@ def test_own_rows_move_as_those_of_a_dense_table(method, kind, counts):
 def test_a_step_is_a_loop_over_the_visits_by_hand():
     """WiOR-CBO with the derivatives of jax and nothing else, where a batch holds an example twice."""
     posed, (x, y), visited = problem(wior.ConditionalBilevel), point(), [4, 0, 4]
-    passes = [one for one, _ in zip(random_passes(posed, 2), visited, strict=True)]
     lengths = np.asarray(COUNTS)[visited]
     rng = np.random.default_rng(0)
     passes = [[rng.permutation(length) for _ in range(2)] for length in lengths]
@@ -99,8 +99,6 @@ def test_a_step_is_a_loop_over_the_visits_by_hand():
     for i, own in enumerate(passes):
         for s, one in enumerate(own):
             whole[i, s, : len(one)] = one
-    from wior.running import visits
-
     laid = visits.in_batches(jnp.asarray(whole), jnp.asarray(lengths), 3, True)
     method = wior.WiORCBO(ETA, GAMMA, RHO, inner_epochs=2)
     found = stepped(posed, method, method.init(posed, x, y), draw([visited], visits=laid))

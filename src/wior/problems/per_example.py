@@ -22,12 +22,14 @@ class PerExample:
     """A leaf of x with one row for each inner example, for example a weight for each training example.
 
     The inner loss receives the rows of its batch in place of the leaf, the outer loss receives None. A step moves only
-    the rows of its batch, so it does not get slower with the number of examples.
+    the rows of its batch, so it does not get slower with the number of examples. In a `Minimax` problem x and y may
+    have such leaves, with one row for each example. In a conditional problem x may, with one row for each outer
+    example, which both of its losses receive.
 
     Parameters
     ----------
     rows : array
-        Its first axis runs over the inner examples.
+        Its first axis runs over the examples.
 
     Examples
     --------
