@@ -291,11 +291,13 @@ def test_an_integer_as_key():
         orders.RandomReshuffling().examples(3, 0, 4, 12)
 
 
-@pytest.mark.parametrize("kind", [wior.Compositional, wior.Bilevel])
-def test_no_outer_data(kind):
-    takes = {wior.Compositional: (lambda y, batch: jnp.sum(y), lambda x, batch: x), wior.Bilevel: (loss, loss)}
+def test_no_outer_data():
     with says("outer_data is None", "np.zeros((1, 1))", error=ValueError):
-        kind(*takes[kind], None, A)
+        wior.Bilevel(loss, loss, None, A)
+    with says("inner_data is None", "np.zeros((1, 1))", error=ValueError):
+        wior.Compositional(lambda y: jnp.sum(y), lambda x, batch: x, None, None)
+    with says("outer is called as outer(y)"):
+        wior.Compositional(lambda y, batch: jnp.sum(y), lambda x, batch: x, None, A)
 
 
 def test_tables_with_text():

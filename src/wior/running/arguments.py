@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
-from wior.orders import Incremental, Order, named
+from wior.orders import Order, named
+from wior.orders.substitutes import ONE_EXAMPLE
 from wior.problems import Problem
 from wior.problems.restated import more_general, restated
 from wior.running.measuring import Metrics
 from wior.saving.checkpoint import Checkpoint
 
-ONE_EXAMPLE = {"order": Incremental(), "batch_size": 1}  # of an outer level without data
+WITHOUT_DATA = {"order": ONE_EXAMPLE, "batch_size": 1}  # of an outer level without data
 Orders = Order | str | tuple[Order | str, Order | str]
 
 
@@ -64,7 +65,7 @@ def both(name: str, value: Any, problem: Problem, checked: Callable[[str, Any], 
     if pair and len(value) != 2:
         raise ValueError(f"{name} must be one value or a pair (outer, inner), got {len(value)} values: {value!r}")
     if not pair and problem.lacks_outer_data:
-        return checked(name, ONE_EXAMPLE[name]), checked(name, value)
+        return checked(name, WITHOUT_DATA[name]), checked(name, value)
     if not pair:
         return (checked(name, value),) * 2
     outer, inner = value
