@@ -189,3 +189,36 @@ def test_what_rows_of_y_cannot_be(run, message):
     with pytest.raises((TypeError, ValueError)) as error:
         run(*start())
     assert message in str(error.value)
+
+
+MESH = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp, numpy as np, wior
+rng = np.random.default_rng(0)
+data, more = rng.normal(size=(12, 3)), rng.normal(size=(16, 3))
+robust = lambda x, y, b: jnp.mean(jnp.sum((b + y) * x, 1) ** 2 - 9 * jnp.sum(y**2, 1)) + 0.1 * x @ x
+game = lambda x, y, b: jnp.mean(jnp.sum(x * y * (1 + b) + 0.5 * (x - b) ** 2, 1)) - 0.5 * y @ y
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
+attacks = wior.PerExample(rng.normal(size=(12, 3)))
+cases = [
+    (wior.Minimax(robust, data), attacks, [mesh, wior.Layout(mesh, rows="batch", data="batch")]),
+    (wior.Minimax(game, data, more), jnp.ones(3), [mesh, wior.Layout(mesh, data="batch")]),
+]
+for method in (wior.WiORMinimax(0.05, 0.1), wior.baselines.AGDA(0.05, 0.1)):
+    for problem, y, layouts in cases:
+        for layout in layouts:
+            run = lambda **more: wior.solve(problem, method, jnp.ones(3), y, batch_size=4, steps=20, **more).state
+            for one, other in zip(jax.tree.leaves(run()), jax.tree.leaves(run(mesh=layout)), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+            print("equal")
+"""
+
+
+@pytest.mark.slow
+def test_both_kinds_of_minimax_problems_on_two_devices():
+    done = subprocess.run([sys.executable, "-c", MESH], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("equal") == 2 * 2 * 2
