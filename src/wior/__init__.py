@@ -43,6 +43,7 @@ from wior.problems import (
     Problem,
     constraints,
 )
+from wior.problems.penalties import penalized
 from wior.problems.per_example import PerExample
 from wior.running.interruption import Interrupted
 from wior.running.loop import NonFiniteError
@@ -94,6 +95,7 @@ __all__ = [
     "methods",
     "order_error",
     "orders",
+    "penalized",
     "plot_order_errors",
     "solve",
     "streaming",

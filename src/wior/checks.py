@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wior.streaming import sources
+from wior.streaming import refused, sources
 from wior.streaming.gathered import Gathered
 
 Tree = Any
@@ -184,7 +184,7 @@ def rows(name: str, data: Tree) -> int:
 
 def readable(name: str, data: Tree) -> None:
     """Refuses data of which rows cannot be taken, and lists of numbers, which are trees of single ones."""
-    whole = lambda value: _is_list_of_numbers(value) or sources.is_foreign(value)
+    whole = lambda value: _is_list_of_numbers(value) or refused.is_foreign(value)
     for path, leaf in jax.tree_util.tree_leaves_with_path(data, is_leaf=whole):
         if _is_list_of_numbers(leaf):
             raise TypeError(
@@ -192,7 +192,7 @@ def readable(name: str, data: Tree) -> None:
                 "give an array with one row for each example, np.asarray(...)"
             )
         if not isinstance(leaf, (jax.ShapeDtypeStruct, sources.Streamed)):
-            sources.demand_rows(path_name(name, path), leaf)
+            refused.demand_rows(path_name(name, path), leaf)
 
 
 def non_finite_rows(name: str, data: Tree) -> dict[str, np.ndarray]:
@@ -246,7 +246,7 @@ def strong(leaf: Any) -> jax.Array:
 
 def floating(name: str, variable: Tree) -> Tree:
     """`variable` with every leaf as a floating-point array."""
-    whole = lambda value: _is_list_of_numbers(value) or sources.is_foreign(value)
+    whole = lambda value: _is_list_of_numbers(value) or refused.is_foreign(value)
     leaves = jax.tree_util.tree_leaves_with_path(variable, is_leaf=whole)
     if not leaves:
         raise ValueError(f"{name} has no arrays: {variable!r}; it must be a tree of floating-point arrays")
@@ -274,7 +274,7 @@ def _demand_array(leaf_name: str, name: str, leaf: Any) -> None:
             f"{leaf_name} is a list of numbers, {leaf!r:.60}, which is a tree of single numbers; give one array, "
             "jnp.asarray([...], float)"
         )
-    wrong = sources.instead_of(leaf)
+    wrong = refused.instead_of(leaf)
     if wrong is not None:
         raise TypeError(f"{leaf_name} {wrong}, or an array of jax")
     try:

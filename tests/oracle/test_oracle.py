@@ -183,7 +183,7 @@ def test_conditional_derivatives_are_the_dense_ones(build, weights):
     @jax.jit
     def derivatives(x, y, u):
         one = lambda parts: jax.tree.map(lambda leaf: leaf[None], parts)
-        represented, back = oracle.represent_batch(problem, x, xi, one(rows))
+        represented, back = oracle.represent_batch(problem, x, Batch(xi, jnp.zeros(1, jnp.int32)), one(rows))
         point, outer_point = jax.tree.map(lambda leaf: leaf[0], represented).at(x)
         f_point = oracle.conditional_outer_x(problem, outer_point, y, xi)
         g_point = oracle.conditional_cross(problem, point, y, u, rows, weights)

@@ -180,7 +180,7 @@ def test_streamed_data_are_looked_at_without_being_read():
             return 30
 
         def __getitem__(self, numbers):
-            return ROWS[0][numbers] if len(numbers) <= 1 else unreadable(numbers)
+            return ROWS[0][numbers] if len(numbers) <= 2 else unreadable(numbers)
 
     problem = wior.Bilevel(
         lambda x, y, b: jnp.mean((b @ y) ** 2), lambda x, y, b: jnp.mean((b @ y - 1) ** 2), Rows(), Rows()

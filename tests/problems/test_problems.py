@@ -276,15 +276,15 @@ PREPARED = {
         TypeError,
         ["y0 has a PerExample leaf", "only x may"],
     ),
-    "rows in a conditional problem": (
-        (conditional(), CBO, wior.PerExample(np.ones(4)), Y),
+    "rows of y in a conditional problem": (
+        (conditional(), CBO, X, wior.PerExample(np.ones((4, 2)))),
         TypeError,
-        ["PerExample", "conditional problem"],
+        ["y0 has a PerExample leaf", "conditional problem", "starts y anew"],
     ),
-    "rows in a conditional compositional problem": (
-        (wior.ConditionalCompositional(loss_of_y, map_of_x, ONES, SETS), CCOMP, wior.PerExample(np.ones(4)), Y),
-        TypeError,
-        ["PerExample", "conditional problem"],
+    "rows of another length in a conditional compositional problem": (
+        (wior.ConditionalCompositional(loss_of_y, map_of_x, ONES, SETS), CCOMP, wior.PerExample(np.ones((3, 2))), Y),
+        ValueError,
+        ["x0 is PerExample with shape (3, 2)", "must be 4, one row for each outer example"],
     ),
     "a map to another shape": (
         (wior.Compositional(loss_of_y, map_of_x, ONES, ONES), COMPOSITIONAL, X, np.ones((2, 1))),

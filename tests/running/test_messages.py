@@ -59,7 +59,7 @@ Tensor.__module__ = "torch"
 
 
 class DataLoader:
-    dataset = A
+    dataset, batch_size = A, 32
 
     def __iter__(self):
         return iter([A])
@@ -74,21 +74,21 @@ class Iterable:
 
 
 class Dataset:
-    """As those of Hugging Face: columns as lists, unless another format is asked for."""
+    """As those of Hugging Face: columns as lists, unless another format is asked for, and one of texts."""
 
-    column_names = ("image", "label")
+    def __init__(self, kind=None, columns=("image", "label", "text")):
+        self.format, self.column_names = {"type": kind, "columns": list(columns)}, columns
 
-    def __init__(self, format=list):
-        self.format = format
-
-    def with_format(self, name):
-        return Dataset({"numpy": np.asarray}[name])
+    def with_format(self, kind, columns=None):
+        return Dataset(kind, columns or ("image", "label", "text"))
 
     def __len__(self):
         return 12
 
     def __getitem__(self, numbers):
-        return {"image": self.format(A[numbers].tolist()), "label": self.format(B[numbers].tolist())}
+        whole = {"image": A, "label": B, "text": np.array(["a"] * 12)}
+        rows = {name: whole[name][numbers] for name in self.column_names}
+        return rows if self.format["type"] else jax.tree.map(np.ndarray.tolist, rows)
 
 
 class DataFrame:
@@ -149,24 +149,62 @@ def test_torch_tensors():
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (DataLoader(), "a DataLoader, which makes batches in an order of its own"),
         (iter([A]), "an iterator (list_iterator)"),
         ((row for row in A), "an iterator (generator)"),
         (Iterable(), "a Iterable, which can only be iterated over"),
         (loss, "a function, loss"),
     ],
-    ids=["loader", "iterator", "generator", "iterable", "function"],
+    ids=["iterator", "generator", "iterable", "function"],
 )
 def test_data_that_cannot_be_read_by_numbers(data, what):
-    remedy = "give arrays with one row for each example, or an object with a length that takes an array of row numbers"
-    with says(f"inner_data is {what}", "examples are read by their numbers", remedy):
+    remedy = "give the data set that it goes through: arrays with one row for each example, or an object with a length"
+    with says(f"inner_data is {what}", "an order needs to choose which example comes next", remedy):
         problem(inner_data=data)
 
 
-def test_an_unformatted_dataset():
-    with says("inner_data is a Dataset that gives lists", "['image', 'label']", '.with_format("numpy")'):
+def test_a_loader_is_refused_and_its_data_set_named():
+    remedy = "give the data set and not the loader: its .dataset, and batch_size=32 to wior.solve"
+    with says("inner_data is a DataLoader", "an order needs to choose which example comes next", remedy):
+        problem(inner_data=DataLoader())
+
+
+def test_what_has_no_length_or_only_names():
+    class Endless:
+        def __getitem__(self, number):
+            return A[number]
+
+    class IterableDataset:
+        """As that of torch: it has the method of a data set, which only raises."""
+
+        def __getitem__(self, number):
+            raise NotImplementedError
+
+        def __iter__(self):
+            return iter(A)
+
+        def __len__(self):
+            return 12
+
+    class Splits(dict):
+        """As the dictionaries of Hugging Face, which have a shape too."""
+
+        shape = ()
+
+    with says("inner_data is a Endless, which has no length; give it a __len__, the number of its examples"):
+        problem(inner_data=Endless())
+    with says("inner_data is a IterableDataset, which can only be iterated over"):
+        problem(inner_data=IterableDataset())
+    with says("inner_data is a Splits with the keys ['train', 'test'], which is no tree of arrays; give one of its"):
+        problem(inner_data=Splits(train=A, test=A))
+
+
+def test_columns_that_are_no_numbers():
+    with says(
+        "inner_data is a Dataset whose columns ['text'] are no numbers of one shape",
+        ".select_columns(['image', 'label'])",
+    ):
         problem(inner_data=Dataset())
-    assert problem(inner_data=Dataset().with_format("numpy")).sizes()["inner"] == 12
+    assert problem(inner_data=Dataset(None, ("image", "label"))).sizes()["inner"] == 12
 
 
 def test_lists_of_numbers():
@@ -253,11 +291,13 @@ def test_an_integer_as_key():
         orders.RandomReshuffling().examples(3, 0, 4, 12)
 
 
-@pytest.mark.parametrize("kind", [wior.Compositional, wior.Bilevel])
-def test_no_outer_data(kind):
-    takes = {wior.Compositional: (lambda y, batch: jnp.sum(y), lambda x, batch: x), wior.Bilevel: (loss, loss)}
+def test_no_outer_data():
     with says("outer_data is None", "np.zeros((1, 1))", error=ValueError):
-        kind(*takes[kind], None, A)
+        wior.Bilevel(loss, loss, None, A)
+    with says("inner_data is None", "np.zeros((1, 1))", error=ValueError):
+        wior.Compositional(lambda y: jnp.sum(y), lambda x, batch: x, None, None)
+    with says("outer is called as outer(y)"):
+        wior.Compositional(lambda y, batch: jnp.sum(y), lambda x, batch: x, None, A)
 
 
 def test_tables_with_text():

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import wior
 
-NAMES = ("outer_data", "inner_data", "data")
+NAMES = ("outer_data", "inner_data", "data", "ascent_data")
 
 
 def same(a, b):
@@ -26,7 +26,7 @@ def assert_same_run(a, b):
 
 def streamed(problem, names=NAMES, mark=wior.Streamed):
     """The same problem with its data marked as streamed."""
-    present = [name for name in names if hasattr(problem, name)]
+    present = [name for name in names if getattr(problem, name, None) is not None]
     change = {name: jax.tree.map(lambda a: mark(np.asarray(a)), getattr(problem, name)) for name in present}
     return dataclasses.replace(problem, **change)
 

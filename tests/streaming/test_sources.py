@@ -184,7 +184,7 @@ def test_a_source_that_is_none_is_refused_when_the_problem_is_made():
 
     class OneByOne(Rows):
         def __getitem__(self, number):
-            return self.data[int(number)] if number.ndim == 0 else self.data[[0, 0]]
+            return self.data[int(number)] if number.ndim == 0 else self.data[[0, 0, 0]]
 
     class Raises(Rows):
         def __getitem__(self, number):
@@ -192,7 +192,7 @@ def test_a_source_that_is_none_is_refused_when_the_problem_is_made():
 
     floats = np.zeros((4, 3))
     for data, kind, message in [
-        ({"a": OneByOne(floats)}, ValueError, r"data\['a'\] must have one row for each row number; for one number it has shape \(2, 3\)"),
+        ({"a": OneByOne(floats)}, TypeError, r"data\['a'\], OneByOne, .* the first returned the shape \(3, 3\) for two numbers, and the second raised AttributeError"),
         ({"a": Raises(floats)}, TypeError, r"data\['a'\], Raises, must take an array of row numbers, .* IndexError: only integers"),
         (Rows(np.array(["a", "b"])), TypeError, r"data must hold numbers, got dtype <U1"),
         (Rows(floats[:0]), ValueError, "data is empty: its length is 0"),
@@ -206,7 +206,9 @@ def test_a_source_that_is_none_is_refused_when_the_problem_is_made():
     ]:  # fmt: skip
         with pytest.raises(kind, match=message):
             make(data)
-    with pytest.raises(TypeError, match="must have a length and take an array of row numbers, got dict"):
+    with pytest.raises(
+        TypeError, match="must have a length and take the number of a row or an array of row numbers, got dict"
+    ):
         wior.Streamed({"a": floats})
     with pytest.raises(ValueError, match="threads must be a positive integer, got 0"):
         wior.Streamed(floats, threads=0)

@@ -34,7 +34,7 @@ class BatchKinds(NamedTuple):
     outer, inner : tuple of int
         The batches of each kind that a step reads of the outer and of the inner data. (1,) is one batch for everything;
         (10, 3, 1) is ten batches for one purpose, three for another and one for a third. () is none: conditional
-        problems draw their inner examples anew for each outer one, and minimax problems have one data set.
+        problems draw their inner examples anew for each outer one, and minimax problems may have one data set.
     separate : bool, default False
         Whether each kind of batch comes from a stream of examples with a permutation of its own. If False, all kinds of
         a level come one after the other from one stream.
@@ -302,6 +302,20 @@ class Algorithm:
     def batch_kinds(self) -> BatchKinds:
         """How many batches of each kind a step takes at each level; every method gives it."""
         raise NotImplementedError
+
+    def batch_kinds_for(self, problem: Any) -> BatchKinds:
+        """`batch_kinds` for one problem: a method gives it where they depend on the problem.
+
+        Parameters
+        ----------
+        problem
+            A problem of the class that the method `solves`. A minimax one may have one data set or two.
+
+        Returns
+        -------
+        BatchKinds
+        """
+        return self.batch_kinds
 
     @property
     def visit_batches(self) -> int | None:

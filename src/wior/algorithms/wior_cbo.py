@@ -122,6 +122,6 @@ class WiORCBO(Algorithm):
             g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, rows, weights)
             return f_x, g_xy_u, seen
 
-        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        represented, back = oracle.represent_batch(problem, state.x, xi, sets.rows)
         f_x, g_xy_u, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, full_weights(sets), draws.visits)
-        return outer_step(self, state, draws, back(f_x, g_xy_u), seen)
+        return outer_step(self, state, draws, back(f_x, g_xy_u), seen, xi.examples)

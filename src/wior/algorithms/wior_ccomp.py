@@ -22,7 +22,7 @@ from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, number, static
 from wior.algorithms.parts.visit import full_weights, outer_step, visit
 from wior.problems import ConditionalCompositional
-from wior.problems.per_example import descend
+from wior.problems.per_example import descend, mean_direction, own_rows, with_own
 
 Tree = Any
 
@@ -100,17 +100,19 @@ class WiORCComp(Algorithm):
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         inner_lr, adjoint_lr = at_step(self.inner_lr, draws.step), at_step(self.adjoint_lr, draws.step)
 
-        def gradient(xi: Tree, rows: Tree, weights: jax.Array | None, visits: Visits) -> tuple[Tree, Tree]:
+        def gradient(xi: Tree, rows: Tree, weights: jax.Array | None, visits: Visits, own: Tree) -> tuple[Tree, Tree]:
+            x = with_own(state.x, own)
             xi = jax.tree.map(lambda leaf: leaf[None], xi)
 
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
                 zeta = jax.tree.map(lambda leaf: leaf[index], rows)
                 f_y = oracle.conditional_map_gradient(problem, y, xi, weights)
-                r = oracle.conditional_map(problem, state.x, zeta, weights)
+                r = oracle.conditional_map(problem, x, zeta, weights)
                 return descend(y, inner_lr, tree.sub(y, r)), descend(u, adjoint_lr, tree.sub(u, f_y)), r
 
             _, u, seen = visit(update, state.y, tree.zeros_like(state.y), visits, self.radius)
-            return oracle.conditional_map_pullback(problem, state.x, u, rows, weights), seen
+            return oracle.conditional_map_pullback(problem, x, u, rows, weights), seen
 
-        each, seen = oracle.vmap(gradient)(xi.data, sets.rows, full_weights(sets), draws.visits)
-        return outer_step(self, state, draws, tree.mean(each), seen)
+        own = own_rows(state.x, xi.examples)
+        each, seen = oracle.vmap(gradient)(xi.data, sets.rows, full_weights(sets), draws.visits, own)
+        return outer_step(self, state, draws, mean_direction(state.x, each), seen, xi.examples)

@@ -2,6 +2,8 @@
 
     x ← x − η ∇_x f(x, y; ξ),   then y ← y + γ ∇_y f(x, y; ξ')  at the new x, on another batch. Two backward passes.
 
+Where y ascends on data of its own, the other batch ξ' is one of these.
+
 Yang, Kiyavash, He, "Global convergence and variance-reduced optimization for a class of nonconvex-nonconcave minimax
 problems", NeurIPS 2020.
 """
@@ -61,13 +63,20 @@ class AGDA(Algorithm):
     def batch_kinds(self) -> BatchKinds:
         return BatchKinds((1, 1), (), self.separate_streams)
 
+    def batch_kinds_for(self, problem: Minimax) -> BatchKinds:
+        return self.batch_kinds if problem.ascent_data is None else BatchKinds((1,), (1,))
+
     def init(self, problem: Minimax, x: Tree, y: Tree) -> State:
         return State(x, y)
 
     def step(self, problem: Minimax, state: State, draws: Draws) -> tuple[State, Seen]:
-        for_x, for_y = (problem.outer_batch(index[0]) for index in draws.outer)
+        if problem.ascent_data is None:
+            for_x, for_y = (problem.outer_batch(index[0]) for index in draws.outer)
+        else:
+            for_x, for_y = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         f_x = oracle.minimax_gradient_x(problem, state.x, state.y, for_x)
         x = descend(state.x, at_step(self.outer_lr, draws.step), f_x, for_x.examples)
         f_y = oracle.minimax_gradient_y(problem, x, state.y, for_y)
-        y = descend(state.y, at_step(self.inner_lr, draws.step), tree.neg(f_y))
-        return State(x, y), Seen((one(shared_part(state.x, f_x)), one(f_y)), ())
+        y = descend(state.y, at_step(self.inner_lr, draws.step), tree.neg(f_y), for_y.examples)
+        of_x, of_y = one(shared_part(state.x, f_x)), one(shared_part(state.y, f_y))
+        return State(x, y), Seen((of_x, of_y), ()) if problem.ascent_data is None else Seen((of_x,), (of_y,))

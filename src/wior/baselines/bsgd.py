@@ -15,10 +15,11 @@ from typing import Any
 
 import jax
 
-from wior import oracle, tree
+from wior import oracle
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, one
 from wior.algorithms.parts.visit import outer_step
 from wior.problems import ConditionalCompositional
+from wior.problems.per_example import mean_direction, own_rows, with_own
 
 Tree = Any
 
@@ -69,13 +70,13 @@ class BSGD(Algorithm):
     def step(self, problem: ConditionalCompositional, state: State, draws: Draws) -> tuple[State, Seen]:
         index = draws.outer_index
 
-        def gradient(xi: Tree, rows: Tree, visits: Visits) -> tuple[Tree, Tree]:
+        def gradient(xi: Tree, rows: Tree, visits: Visits, own: Tree) -> tuple[Tree, Tree]:
             zeta = jax.tree.map(lambda leaf: leaf[visits.examples[0]], rows)
-            r, product = oracle.conditional_map_and_pullback(problem, state.x, zeta)
+            r, product = oracle.conditional_map_and_pullback(problem, with_own(state.x, own), zeta)
             f_y = oracle.conditional_map_gradient(problem, r, jax.tree.map(lambda leaf: leaf[None], xi), None)
             direction = product(f_y)
             return direction, one((r, direction))
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
-        each, seen = oracle.vmap(gradient)(xi.data, sets.rows, draws.visits)
-        return outer_step(self, state, draws, tree.mean(each), seen)
+        each, seen = oracle.vmap(gradient)(xi.data, sets.rows, draws.visits, own_rows(state.x, xi.examples))
+        return outer_step(self, state, draws, mean_direction(state.x, each), seen, xi.examples)

@@ -123,6 +123,6 @@ class DLSGD(Algorithm):
             return of_xi, seen_in_visit(g_y, products)
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
-        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        represented, back = oracle.represent_batch(problem, state.x, xi, sets.rows)
         each, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, draws.visits)
-        return outer_step(self, state, draws, back(*each), seen)
+        return outer_step(self, state, draws, back(*each), seen, xi.examples)

@@ -105,7 +105,8 @@ class RTMLMC(Algorithm):
         level = 1 + jax.random.choice(for_level, self.levels, p=jnp.asarray(self.probabilities))
         length = random_length(for_length, self.neumann_terms)
         direction, seen = self.estimate(problem, state, draws, level, length)
-        return outer_step(self, state, draws, direction, seen)
+        examples = problem.outer_batch(draws.outer_index).examples
+        return outer_step(self, state, draws, direction, seen, examples)
 
     def estimate(
         self, problem: ConditionalBilevel, state: State, draws: Draws, level: jax.Array, length: jax.Array
@@ -141,6 +142,6 @@ class RTMLMC(Algorithm):
             return combined, seen_in_visit(g_y, products)
 
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
-        represented, back = oracle.represent_batch(problem, state.x, xi.data, sets.rows)
+        represented, back = oracle.represent_batch(problem, state.x, xi, sets.rows)
         each, seen = oracle.vmap(cotangents)(xi.data, sets.rows, represented, draws.visits)
         return back(*each), seen

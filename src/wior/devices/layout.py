@@ -134,9 +134,9 @@ class Layout:
         for what, rows in batches:
             self._demand_divides("batch", what, rows)
         if self.rows is not None:
-            if not has_rows(x):
+            if not has_rows((x, y)):
                 raise ValueError(f"rows={self.rows!r} splits PerExample leaves, and x0 has none")
-            self.demand_rows_fit(x)
+            self.demand_rows_fit(x, y)
         if self.data is not None:
             if problem.streamed():
                 raise ValueError(
@@ -149,13 +149,15 @@ class Layout:
                     self._demand_divides("data", f"{checks.path_name(name, path)}, whose rows are", np.shape(leaf)[0])
         self.shardings(Point(x, y))
 
-    def demand_rows_fit(self, x: Tree) -> None:
+    def demand_rows_fit(self, x: Tree, y: Tree) -> None:
         """Raises where the axis of `rows` does not divide the rows of a `PerExample` leaf."""
         if self.rows is None:
             return
-        for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
-            if is_per_example(leaf) and np.ndim(leaf.rows) > 0:  # a single number is left to the checks of x0
-                self._demand_divides("rows", f"{checks.path_name('x0', path)}, whose rows are", np.shape(leaf.rows)[0])
+        for name, variable in (("x0", x), ("y0", y)):
+            for path, leaf in jax.tree_util.tree_leaves_with_path(variable, is_leaf=is_per_example):
+                if is_per_example(leaf) and np.ndim(leaf.rows) > 0:  # a single number is left to the checks of x0
+                    what = f"{checks.path_name(name, path)}, whose rows are"
+                    self._demand_divides("rows", what, np.shape(leaf.rows)[0])
 
     def shardings(self, carried: Tree) -> Tree:
         """For every array of a state, or of a tree of them, where it lies."""
@@ -198,7 +200,7 @@ class Layout:
         """
         if self.spans_processes:  # before any array is, which takes all of them
             hosts.demand_same({"mesh": self.describe(), "shapes of x0": [str(np.shape(a)) for a in jax.tree.leaves(x)]})
-        self.demand_rows_fit(x)
+        self.demand_rows_fit(x, y)
         problem, x, y = with_automatic_axes((problem, x, y))
 
         def one(leaf: Any) -> Any:
@@ -208,16 +210,20 @@ class Layout:
             axis = PartitionSpec() if self.rows is None else PartitionSpec(self.rows)
             return PerExample(place(leaf.rows, self._sharding(axis)))
 
-        return problem, jax.tree.map(one, x, is_leaf=is_per_example), y
+        x, y = (jax.tree.map(one, variable, is_leaf=is_per_example) for variable in (x, y))
+        return problem, x, y
 
     def place(self, values: Tree) -> Tree:
         """Values on every device."""
         return jax.tree.map(lambda leaf: place(leaf, self._sharding(PartitionSpec())), values)
 
-    def place_problem(self, problem: Problem, x: Tree) -> Spread:
+    def place_problem(self, problem: Problem, x: Tree, y: Tree) -> Spread:
         """A problem whose data are on the devices and whose batches are split."""
-        marks = tuple(is_per_example(leaf) for leaf in jax.tree.leaves(x, is_leaf=is_per_example))
-        return Spread(self._placed(problem), Sharing(self, marks))
+        of_x, of_y = (
+            tuple(is_per_example(leaf) for leaf in jax.tree.leaves(variable, is_leaf=is_per_example))
+            for variable in (x, y)
+        )
+        return Spread(self._placed(problem), Sharing(self, of_x, of_y))
 
     def _placed(self, problem: Any) -> Any:
         if isinstance(problem, InFixedBatches):
@@ -280,13 +286,14 @@ class Layout:
 
 
 class Sharing(NamedTuple):
-    """A layout, and which leaves of x, as a loss sees them, are the rows of its batch."""
+    """A layout, and which leaves of x and y, as a loss sees them, are the rows of its batch."""
 
     layout: Layout
     rows: tuple[bool, ...]
+    rows_of_y: tuple[bool, ...] = ()
 
-    def seen(self, x: Tree) -> Tree:
-        """x as a loss sees it, with the rows of its batch whole on every device, and so the derivative at them.
+    def seen(self, x: Tree, rows: tuple[bool, ...]) -> Tree:
+        """x or y as a loss sees it, with the rows of its batch whole on every device, and so the derivative at them.
 
         Rows are then written where the table lies. Shares of them would be written into a table of zeros on each
         device, and these added up.
@@ -294,7 +301,7 @@ class Sharing(NamedTuple):
         leaves, structure = jax.tree.flatten(x)
         return jax.tree.unflatten(
             structure,
-            [self.layout.whole(leaf) if mark else leaf for leaf, mark in zip(leaves, self.rows, strict=True)],
+            [self.layout.whole(leaf) if mark else leaf for leaf, mark in zip(leaves, rows, strict=True)],
         )
 
 
@@ -311,8 +318,11 @@ class Spread(Problem):
         if name in ("problem", "sharing"):  # not there yet: a tree is being built
             raise AttributeError(name)
         found = getattr(self.problem, name)
-        if name in ("inner", "objective") and any(self.sharing.rows):
-            return lambda x, *others: found(self.sharing.seen(x), *others)
+        seen, of_x, of_y = self.sharing.seen, self.sharing.rows, self.sharing.rows_of_y
+        if name == "objective" and any(of_y):
+            return lambda x, y, batch: found(seen(x, of_x), seen(y, of_y), batch)
+        if name in ("inner", "objective") and any(of_x):
+            return lambda x, *others: found(seen(x, of_x), *others)
         return found
 
     def sizes(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from wior.instruments.checking import curvature, data, rows, sample, values
 from wior.instruments.checking.finding import Finding
 from wior.instruments.checking.first_steps import first_steps
 from wior.instruments.checking.short_runs import Settings, made, method_for
-from wior.problems import CLASSES, Minimax, Problem
+from wior.problems import CLASSES, Problem
 from wior.problems.movement import unmoved
 from wior.problems.restated import restated
 from wior.running.arguments import both
@@ -233,7 +233,8 @@ def _timed(
     problem: Problem, settings: Settings, x: Tree, y: Tree, batches: tuple[int, int]
 ) -> tuple[float | None, Settings, list[Finding]]:
     """Seconds of a step of `wior.solve`, the settings with which a run stays finite, and a finding where none does."""
-    size = batches[0] if isinstance(problem, Minimax) else batches
+    size: Any = batches[0] if len(problem.sizes()) == 1 else batches
+    size = batches[1] if problem.lacks_outer_data else size
     length = {"steps": TIMED_STEPS * TIMED_RECORDS, "record_every": TIMED_STEPS, "seconds": TIMED_SECONDS}
     message = ""
     for _ in range(RETRIES):
@@ -253,7 +254,7 @@ def _timed(
 def _heading(problem: Problem, batches: tuple[int, int]) -> str:
     sizes = problem.sizes()
     examples = " and ".join(f"{n} {level}" for level, n in sizes.items())
-    rows_of = f"{batches[0]}" if isinstance(problem, Minimax) else f"{batches[0]} and {batches[1]}"
+    rows_of = f"{batches[0]}" if len(sizes) == 1 else f"{batches[0]} and {batches[1]}"
     streamed = ", streamed" if problem.streamed() else ""
     return f"{type(problem).__name__}: {examples} examples{streamed}, batches of {rows_of}"
 

@@ -17,9 +17,17 @@ from jax import lax
 
 from wior import checks, oracle, tree
 from wior.algorithms.parts.linear_systems import Solved, conjugate_gradients
-from wior.problems import Bilevel, ConditionalBilevel, Problem
+from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
 from wior.problems.constraints import projected
-from wior.problems.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
+from wior.problems.per_example import (
+    PerExample,
+    all_rows,
+    at_slice,
+    has_rows,
+    is_per_example,
+    mean_direction,
+    without_rows,
+)
 from wior.problems.restated import restated
 from wior.saving import fingerprint
 
@@ -117,11 +125,14 @@ def hypergradient(
     pieces = _pieces(problem, sizes.rows)
     problem.check(x, y0, pieces[0])
     constraint_x, constraint_y = problem.project_x, problem.project_y
-    problem = restated(problem, Bilevel, ConditionalBilevel)
     if tolerance is None:
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)
-    compute = _bilevel if isinstance(problem, Bilevel) else _conditional
+    if isinstance(problem, Minimax) and has_rows((x, y0)):
+        compute = _minimax
+    else:
+        problem = restated(problem, Bilevel, ConditionalBilevel)
+        compute = _bilevel if isinstance(problem, Bilevel) else _conditional
     found, met = compute(problem, x, y0, tolerance, sizes, fingerprint.of_losses(problem, x, y0, *pieces))
     for name, residual, solved in (
         ("inner problem", found.inner_residual, met[0]),
@@ -133,14 +144,15 @@ def hypergradient(
                 f"and limit={limit}; raise one of them, start from a better y0, or check that inner is strongly convex "
                 "in y"
             )
-    _demand_inside(constraint_y, found.y, tolerance)
+    _demand_inside(constraint_y, found.y, problem.conditional, tolerance)
     return found._replace(stationarity=_stationarity(constraint_x, x, found.gradient))
 
 
-def _demand_inside(constraint: Any, y: Tree, tolerance: float) -> None:
+def _demand_inside(constraint: Any, y: Tree, conditional: bool, tolerance: float) -> None:
     if constraint is None:
         return
-    outside = tree.norm(tree.sub(y, projected(constraint, y)))
+    apart = lambda y: tree.sub(y, projected(constraint, y))
+    outside = tree.norm(jax.vmap(apart)(y) if conditional else apart(y))
     if not outside <= tolerance**0.5 * jnp.maximum(tree.norm(y), 1.0):
         raise RuntimeError(
             f"the inner solution lies outside of project_y, at a distance of {float(outside):.3g}; the hyper-gradient "
@@ -197,6 +209,26 @@ def _bilevel(
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
+def _minimax(
+    problem: Minimax, x: Tree, y0: Tree, tolerance: Any, sizes: _Sizes, program: str
+) -> tuple[HyperGradient, tuple[Any, Any]]:
+    """Of a minimax problem with `PerExample` rows, which both losses read: at the best y, ∇h(x) is ∇_x f and u is 0."""
+    limit, rows = sizes
+
+    def piece(x: Tree, y: Tree, start: Any, size: int) -> jax.Array:
+        point = at_slice(x, start, size), at_slice(y, start, size)
+        return problem.objective(*point, _rows(problem.data, start, size))
+
+    def full(x: Tree, y: Tree) -> jax.Array:
+        return _in_pieces(functools.partial(piece, x, y), problem.sizes()["outer"], rows)
+
+    y, residual, needed = newton(lambda y: -full(x, y), y0, tolerance, limit)
+    objective, gradient = jax.value_and_grad(full)(x, y)
+    found = HyperGradient(gradient, objective, y, tree.zeros_like(y), residual, jnp.zeros_like(residual))
+    return found, (residual <= needed, True)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def _conditional(
     problem: ConditionalBilevel, x: Tree, y0: Tree, tolerance: Any, sizes: _Sizes, program: str
 ) -> tuple[HyperGradient, tuple[Any, Any]]:
@@ -206,7 +238,12 @@ def _conditional(
     each = lax.map(solve_one, jnp.arange(m), batch_size=max(1, min(m, rows // n)))
     gradients, objectives, y, u, residuals, adjoint_residuals, needed, adjoint_needed = each
     found = HyperGradient(
-        tree.mean(gradients), jnp.mean(objectives), y, u, jnp.max(residuals), jnp.max(adjoint_residuals)
+        _like(x, mean_direction(x, gradients)),
+        jnp.mean(objectives),
+        y,
+        u,
+        jnp.max(residuals),
+        jnp.max(adjoint_residuals),
     )
     return found, (jnp.all(residuals <= needed), jnp.all(adjoint_residuals <= adjoint_needed))
 
@@ -216,7 +253,7 @@ def one_hypergradient(
 ) -> Any:
     """∇h(x; ξ) for one outer example of a conditional problem, exactly, and what it was made from."""
     index = example[None]
-    xi = problem.outer_batch(index).data
+    xi = problem.outer_batch(index)
     sets = problem.inner_sets(index)
     own = jax.tree.map(lambda leaf: leaf[0], sets.rows)
     n = jax.tree.leaves(own)[0].shape[0]
@@ -228,7 +265,7 @@ def one_hypergradient(
         return oracle.conditional_loss(problem, inner_point, y, own, weights)
 
     y, residual, needed = newton(inner, y0, tolerance, limit)
-    objective, (f_x, f_y) = jax.value_and_grad(problem.outer, (0, 1))(outer_point, y, xi)
+    objective, (f_x, f_y) = jax.value_and_grad(problem.outer, (0, 1))(outer_point, y, xi.data)
     u, adjoint_residual, adjoint_needed = adjoint(inner, y, f_y, tolerance, limit)
     with oracle.counting():  # an instrument's calls are not charged to the method it watches
         g_xy_u = oracle.conditional_cross(problem, inner_point, y, u, own, weights)

@@ -38,7 +38,8 @@ from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Seen, one
 from wior.algorithms.wior_bo import State, directions
 from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
-from wior.problems import Bilevel, ConditionalBilevel, Problem
+from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
+from wior.problems.per_example import has_rows, mean_direction, shared_part
 from wior.problems.restated import restated
 from wior.running import block
 from wior.running.arguments import both
@@ -184,6 +185,11 @@ def order_error(
     batches = both("batch_size", batch_size, problem, checks.positive_integer)
     x, y = checks.floating("x", x), checks.floating("y", y)
     problem.check(x, y, batches)
+    if isinstance(problem, Minimax) and has_rows((x, y)):
+        raise TypeError(
+            "x or y has a PerExample leaf, and order_error compares derivatives that all examples of a Minimax problem "
+            "share; leave the rows out of x and y, or measure the problem without them"
+        )
     problem = restated(problem, Bilevel, ConditionalBilevel)
     point = State(x, y, _random_direction(y, int(seed)) if u is None else u)
     watch = _WatchBilevel() if isinstance(problem, Bilevel) else _WatchConditional()
@@ -399,7 +405,8 @@ class _WatchConditional(_Watch):
         def exact(example: jax.Array) -> Tree:
             return one_hypergradient(problem, state.x, state.y, example, tolerance, 1000)[0]
 
-        direction = tree.mean(jax.vmap(exact)(draws.outer_index))
+        each = jax.vmap(exact)(draws.outer_index)
+        direction = shared_part(state.x, mean_direction(state.x, each))
         return {"hypergradient": direction}, Seen(outer=(one(direction),), inner=(one(state.y),))
 
 

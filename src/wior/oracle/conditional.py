@@ -15,7 +15,9 @@ import jax.numpy as jnp
 
 from wior import tree
 from wior.oracle.tally import count
+from wior.problems import Batch
 from wior.problems.inner_sets import weighted_mean
+from wior.problems.per_example import has_rows, mean_direction, own_rows, with_own
 
 Tree = Any
 
@@ -23,26 +25,32 @@ Tree = Any
 class Representations(NamedTuple):
     """What the losses see of x at a batch of B outer examples: their representations (B, ...).
 
-    `None` where a loss sees x itself.
+    `None` where a loss sees x itself. `own` has the examples' rows of `PerExample` leaves, `None` where x has none.
     """
 
     inner: Tree | None
     outer: Tree | None
+    own: Tree | None = None
 
     def at(self, x: Tree) -> tuple[Tree, Tree]:
         """What the inner and the outer loss of one example see; under `vmap` these are its own representations."""
         outer = jax.tree.map(lambda leaf: leaf[None], self.outer)
-        return (x if self.inner is None else self.inner), (x if outer is None else outer)
+        seen = x if self.own is None else with_own(x, self.own)
+        return (seen if self.inner is None else self.inner), (seen if outer is None else outer)
 
 
 def represent_batch(
-    problem: Any, x: Tree, xi: Tree, rows: Tree
+    problem: Any, x: Tree, xi: Batch, rows: Tree
 ) -> tuple[Representations, Callable[[Tree, Tree], Tree]]:
     """What the losses see of x at all rows of a batch of outer examples, and the way back to x.
 
     Both take one pass. The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...),
-    and returns the mean of their differences with respect to x.
+    and returns the mean of their differences with respect to x. With `PerExample` leaves of x there is nothing to
+    represent: the losses of an example see its own row.
     """
+    if has_rows(x):
+        own = Representations(None, None, own_rows(x, xi.examples))
+        return own, lambda f_point, g_point: mean_direction(x, tree.sub(f_point, g_point))
     examples, n = jax.tree.leaves(rows)[0].shape[:2]
 
     def forward(x: Tree) -> Representations:
@@ -51,7 +59,7 @@ def represent_batch(
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
             inner = jax.tree.map(lambda leaf: leaf.reshape(examples, n, *leaf.shape[1:]), problem.represent(x, flat))
         if problem.represent_outer is not None:
-            outer = problem.represent_outer(x, xi)
+            outer = problem.represent_outer(x, xi.data)
         return Representations(inner, outer)
 
     seen, pullback = jax.vjp(forward, x)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from wior import checks, tree
 from wior.problems.bilevel import Bilevel
@@ -27,17 +28,20 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compositional(Problem):
-    """min over x of mean f(r(x); ξ) with r(x) = mean r(x; ζ).
+    """min over x of mean f(r(x); ξ) with r(x) = mean r(x; ζ), or of f(r(x)) for an outer loss without data.
 
     Parameters
     ----------
     outer : callable
-        f: `outer(y, batch)` returns the mean of the outer loss over the rows of the batch, a scalar.
+        f: `outer(y, batch)` returns the mean of the outer loss over the rows of the batch, a scalar. Without outer data
+        it is `outer(y)`.
     inner : callable
         r: `inner(x, batch)` returns the mean of the map over the rows of the batch, a tree like y.
     outer_data, inner_data : tree of arrays
         Arrays with one row for each example. They are moved to the device, unless they are to stay on the host: memory
-        maps, Arrow tables and `wior.Streamed` are read there, a batch at a time.
+        maps, Arrow tables and `wior.Streamed` are read there, a batch at a time. `outer_data` is None for an outer loss
+        without data: it is then a single example, which every step reads once, and `order` and `batch_size` are those
+        of the inner data.
 
     Examples
     --------
@@ -47,9 +51,15 @@ class Compositional(Problem):
     >>> problem = wior.Compositional(outer, inner, np.arange(8.0), np.arange(12.0))
     >>> problem.sizes()
     {'outer': 8, 'inner': 12}
+
+    The square of a mean, which has no outer data:
+
+    >>> problem = wior.Compositional(lambda y: y**2, inner, None, np.arange(12.0))
+    >>> problem.sizes()
+    {'outer': 1, 'inner': 12}
     """
 
-    outer: Callable[[Tree, Tree], jax.Array]
+    outer: Callable[..., jax.Array]
     inner: Callable[[Tree, Tree], Tree]
     outer_data: Tree
     inner_data: Tree
@@ -62,9 +72,18 @@ class Compositional(Problem):
     _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
     def __post_init__(self) -> None:
+        if self.outer_data is None:
+            checks.function("outer", self.outer)
+            checks.arity("outer", self.outer, ("y",))
+            object.__setattr__(self, "outer", OfYAlone(self.outer))
+            object.__setattr__(self, "outer_data", np.zeros((1, 1), np.float32))
         self._stream()
         self.sizes()
         self._prepare()
+
+    @property
+    def lacks_outer_data(self) -> bool:
+        return isinstance(self.outer, OfYAlone)
 
     def sizes(self) -> dict[str, int]:
         return {
@@ -114,6 +133,16 @@ class Compositional(Problem):
     def restated(self) -> Bilevel:
         """The same problem as a `Bilevel` one, with g(x, y; ζ) = ½‖y − r(x; ζ)‖²."""
         return Bilevel(OfY(self.outer), SquaredDistance(self.inner), self.outer_data, self.inner_data)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfYAlone:
+    """An outer loss without data, as one that ignores the single row of a data set."""
+
+    outer: Callable[..., jax.Array]
+
+    def __call__(self, y: Tree, batch: Tree) -> jax.Array:
+        return self.outer(y)
 
 
 @dataclasses.dataclass(frozen=True)

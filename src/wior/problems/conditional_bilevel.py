@@ -13,11 +13,12 @@ from wior.problems.inner_sets import (
     InnerSet,
     all_visits,
     check_conditional,
-    check_no_rows,
+    check_conditional_rows,
     conditional_sizes,
     first_axis,
     inner_sets_of,
     one_visit,
+    seen_by,
 )
 from wior.problems.problem import Batch, Batches, Calls, Problem, batch_of, check_scalars
 
@@ -49,6 +50,11 @@ class ConditionalBilevel(Problem):
         represented by itself.
     represent_outer : callable or None, default None
         The same for f, which is then `outer(representation, y, rows)`.
+
+    Notes
+    -----
+    x may have `PerExample` leaves, with one row for each outer example: both losses of an example receive its own row,
+    as a batch of one. A step moves the rows of its outer examples.
 
     Examples
     --------
@@ -127,11 +133,11 @@ class ConditionalBilevel(Problem):
             if represent is not None:
                 point = first_axis(jax.eval_shape(represent, x, given), checks.rows("rows", rows))
                 calls["represent_outer" if name == "outer" else "represent"] = (represent, (x, given))
-            calls[name] = (loss, (point, y, rows))
+            calls[name] = (seen_by(loss, x), (point, y, rows))
         return calls
 
     def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
-        check_no_rows(x, y)
+        check_conditional_rows(self, x, y)
         calls = self.loss_calls(x, y, batches)
         for name in ("represent", "represent_outer"):
             if name in calls:

@@ -13,10 +13,11 @@ from wior.problems.conditional_bilevel import ConditionalBilevel
 from wior.problems.inner_sets import (
     InnerSet,
     check_conditional,
-    check_no_rows,
+    check_conditional_rows,
     conditional_sizes,
     inner_sets_of,
     one_visit,
+    seen_by,
 )
 from wior.problems.problem import Batch, Batches, Calls, Problem, batch_of, check_map_and_scalar
 
@@ -40,6 +41,11 @@ class ConditionalCompositional(Problem):
     counts : array of int or None, default None
         (m,), how many of the n_max rows belong to each inner set. None: all of them. Rows past the count are padding,
         which no loss ever reads.
+
+    Notes
+    -----
+    x may have `PerExample` leaves, with one row for each outer example: the map of an example receives its own row, as
+    a batch of one. A step moves the rows of its outer examples.
 
     Examples
     --------
@@ -104,10 +110,10 @@ class ConditionalCompositional(Problem):
 
     def loss_calls(self, x: Tree, y: Tree, batches: Batches = None) -> Calls:
         xi, zeta = one_visit(self, batches)
-        return {"outer": (self.outer, (y, xi)), "inner": (self.inner, (x, zeta))}
+        return {"outer": (self.outer, (y, xi)), "inner": (seen_by(self.inner, x), (x, zeta))}
 
     def check(self, x: Tree, y: Tree, batches: Batches = None) -> None:
-        check_no_rows(x, y)
+        check_conditional_rows(self, x, y)
         check_map_and_scalar(self.loss_calls(x, y, batches), y)
 
     def restated(self) -> ConditionalBilevel:

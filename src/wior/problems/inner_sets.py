@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
-from wior.problems.per_example import has_rows, take
-from wior.problems.problem import Batches, batch_of, shapes_of
+from wior.problems.per_example import at_slice, has_rows, take
+from wior.problems.problem import Batches, batch_of, check_rows_of, shapes_of
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered
 
@@ -115,13 +115,28 @@ def all_visits(problem: Any, batches: Batches) -> tuple[Tree, Tree]:
     return xi.data, rows
 
 
+def seen_by(loss: Callable[..., Any], x: Tree) -> Callable[..., Any]:
+    """A loss as it is called: of x with `PerExample` leaves it receives the row of one outer example."""
+    if not has_rows(x):
+        return loss
+    return lambda x, *others: loss(at_slice(x, 0, 1), *others)
+
+
 def first_axis(shapes: Tree, length: int) -> Tree:
     return jax.tree.map(lambda a: jax.ShapeDtypeStruct((length, *a.shape[1:]), a.dtype), shapes)
 
 
-def check_no_rows(x: Tree, y: Tree) -> None:
-    if has_rows(x) or has_rows(y):
+def check_conditional_rows(problem: Any, x: Tree, y: Tree) -> None:
+    """Demands that `PerExample` leaves are in x, and have a row for each outer example."""
+    if has_rows(y):
         raise TypeError(
-            "PerExample leaves belong to problems with one inner data set; a conditional problem has one for each "
-            "outer example"
+            "y0 has a PerExample leaf; in a conditional problem every visit to an outer example starts y anew from y0, "
+            "so that no example keeps a y of its own. What each is to keep belongs into x, as a PerExample leaf"
         )
+    for name in ("represent", "represent_outer"):
+        if has_rows(x) and getattr(problem, name, None) is not None:
+            raise TypeError(
+                f"x0 has a PerExample leaf, and {name} represents the rows of many outer examples together, each of "
+                f"which has a row of x of its own; leave {name} out, and let the loss call it"
+            )
+    check_rows_of("x0", x, problem.sizes()["outer"], "outer")

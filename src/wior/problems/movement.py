@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,8 +75,8 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     if isinstance(problem, Minimax):
         own = problem.objective
         return (
-            lambda x, y, b: own(at_rows(x, b.examples), y, b.data),
-            lambda x, y, b: -own(at_rows(x, b.examples), y, b.data),
+            lambda x, y, b: own(at_rows(x, b.examples), at_rows(y, b.examples), b.data),
+            lambda x, y, b: -own(at_rows(x, b.examples), at_rows(y, b.examples), b.data),
         )
     problem = restated(problem, Bilevel, ConditionalBilevel)
     f, g = problem.outer, problem.inner
@@ -88,11 +88,11 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     of_f, of_g = problem.represent_outer, problem.represent
 
     def outer(x: Tree, y: Tree, b: Batch) -> jax.Array:
-        return f(x if of_f is None else of_f(x, b.data), y, b.data)
+        return f(at_rows(x, b.examples) if of_f is None else of_f(x, b.data), y, b.data)
 
-    def inner(x: Tree, y: Tree, b: Batch) -> jax.Array:
+    def inner(x: Tree, y: Tree, b: Any) -> jax.Array:
         def mean_of(rows: Tree) -> jax.Array:
-            return g(x if of_g is None else of_g(x, rows), y, rows)
+            return g(at_rows(x, b.of) if of_g is None else of_g(x, rows), y, rows)
 
         weights = None if problem.counts is None else jnp.ones(b.examples.shape, jnp.int32)
         return weighted_mean(mean_of, weights, b.data)
@@ -100,18 +100,27 @@ def two_losses(problem: Any) -> tuple[Loss, Loss]:
     return outer, inner
 
 
-def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch, Batch]:
+class OfOneSet(NamedTuple):
+    """Rows of the inner set of one outer example, as a `Batch`, and the number of this example, (1,)."""
+
+    data: Tree
+    examples: jax.Array
+    of: jax.Array
+
+
+def two_batches(problem: Any, outer: jax.Array, inner: jax.Array) -> tuple[Batch, Any]:
     """What `two_losses` take: the rows of these numbers.
 
     Of a conditional problem it is the first outer example and rows of its inner set.
     """
     if isinstance(problem, Minimax):
-        return problem.outer_batch(outer), problem.outer_batch(outer)
+        return problem.outer_batch(outer), problem.inner_batch(outer if problem.ascent_data is None else inner)
     if not problem.conditional:
         return problem.outer_batch(outer), problem.inner_batch(inner)
     sets = problem.inner_sets(outer[:1])
     own = jax.tree.map(lambda leaf: leaf[0][inner], sets.rows)
-    return problem.outer_batch(outer[:1]), Batch(own, inner)
+    xi = problem.outer_batch(outer[:1])
+    return xi, OfOneSet(own, inner, xi.examples)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +196,7 @@ def _sentences(problem: Any, x: Tree, y: Tree, batches: tuple[int, int]) -> list
     def derivatives(x: Tree, y: Tree, u: Tree, xi: Batch, zeta: Batch) -> tuple[Tree, Tree, Tree, Tree]:
         f_x, f_y = jax.grad(f, (0, 1))(x, y, xi)
         if minimax:
-            return f_x, f_y, f_y, f_x
+            return f_x, f_y, jax.grad(g, 1)(x, y, zeta), f_x
         g_y, pull = jax.vjp(lambda x: jax.grad(g, 1)(x, y, zeta), x)
         return f_x, f_y, g_y, pull(u)[0]
 

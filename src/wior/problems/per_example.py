@@ -1,9 +1,9 @@
-"""`PerExample`: a leaf of x with one row for each inner example.
+"""`PerExample`: a leaf of x with one row for each inner example, or of a conditional problem for each outer one.
 
 Hyper-data cleaning has one weight for each training example. A dense derivative of that vector would make every step as
 long as the data set. A `PerExample` leaf is never differentiated as a whole: the inner loss receives the rows of its
 batch, the derivative is taken at those rows, and the update is a scatter into the carried array. The outer loss sees
-`None` there.
+`None` there. In a minimax problem y may have such leaves too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ class PerExample:
     """A leaf of x with one row for each inner example, for example a weight for each training example.
 
     The inner loss receives the rows of its batch in place of the leaf, the outer loss receives None. A step moves only
-    the rows of its batch, so it does not get slower with the number of examples.
+    the rows of its batch, so it does not get slower with the number of examples. In a `Minimax` problem x and y may
+    have such leaves, with one row for each example. In a conditional problem x may, with one row for each outer
+    example, which both of its losses receive.
 
     Parameters
     ----------
     rows : array
-        Its first axis runs over the inner examples.
+        Its first axis runs over the examples.
 
     Examples
     --------
@@ -75,6 +77,28 @@ def at_rows(x: Tree, index: jax.Array) -> Tree:
 def at_slice(x: Tree, start: Any, size: int) -> Tree:
     """x as the inner loss sees it on the `size` examples that begin with `start`."""
     return _map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf.rows, start, size), lambda leaf: leaf, x)
+
+
+def own_rows(x: Tree, index: jax.Array) -> Tree:
+    """The rows of the `PerExample` leaves for each outer example at `index`, (B, 1, ...); `None` for other leaves."""
+    return _map(lambda leaf: take(leaf.rows, index)[:, None], lambda leaf: None, x)
+
+
+def with_own(x: Tree, own: Tree) -> Tree:
+    """x as the losses of one outer example see it: `own` has its row, (1, ...), for each `PerExample` leaf."""
+    return jax.tree.map(lambda leaf, row: row if is_per_example(leaf) else leaf, x, own, is_leaf=is_per_example)
+
+
+def mean_direction(x: Tree, each: Tree) -> Tree:
+    """The direction of the mean over B outer examples; `each` has theirs, (B, ...), and those of own rows (B, 1, ...).
+
+    Of a `PerExample` leaf it has the rows of the B examples.
+    """
+
+    def one(leaf: Any, d: jax.Array) -> jax.Array:
+        return d[:, 0] / len(d) if is_per_example(leaf) else jnp.mean(d, 0)
+
+    return jax.tree.map(one, x, each, is_leaf=is_per_example)
 
 
 def without_rows(x: Tree) -> Tree:

@@ -163,6 +163,11 @@ class Problem:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
 
+    @property
+    def lacks_outer_data(self) -> bool:
+        """Whether the outer level is a single example, which every step reads once."""
+        return False
+
     def sizes(self) -> dict[str, int]:
         """The number of examples at each level.
 
@@ -302,15 +307,23 @@ def check_map_and_scalar(calls: Calls, y: Tree) -> None:
 
 def check_rows_fit(x: Tree, y: Tree, n: int) -> None:
     if has_rows(y):
-        raise TypeError("y0 has a PerExample leaf; only x may have one row for each example")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(x, is_leaf=is_per_example):
+        raise TypeError(
+            "y0 has a PerExample leaf; only x may have one row for each example, and y of a Minimax problem under its "
+            "own methods: those of Bilevel problems solve for all of y at once"
+        )
+    check_rows_of("x0", x, n, "inner")
+
+
+def check_rows_of(name: str, variable: Tree, n: int, level: str) -> None:
+    """Demands a row for each of the n examples of a level in every `PerExample` leaf of a variable."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variable, is_leaf=is_per_example):
         if is_per_example(leaf) and n > LARGEST:
             raise ValueError(
-                f"{checks.path_name('x0', path)} is PerExample, and there are {n} examples; on the device at most "
+                f"{checks.path_name(name, path)} is PerExample, and there are {n} examples; on the device at most "
                 f"{LARGEST} can have a row each"
             )
         if is_per_example(leaf) and (jnp.ndim(leaf.rows) == 0 or jnp.shape(leaf.rows)[0] != n):
             raise ValueError(
-                f"{checks.path_name('x0', path)} is PerExample with shape {jnp.shape(leaf.rows)}; "
-                f"its first axis must be {n}, one row for each inner example"
+                f"{checks.path_name(name, path)} is PerExample with shape {jnp.shape(leaf.rows)}; "
+                f"its first axis must be {n}, one row for each {level} example"
             )

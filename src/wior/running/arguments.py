@@ -11,11 +11,13 @@ import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
 from wior.orders import Order, named
+from wior.orders.substitutes import ONE_EXAMPLE
 from wior.problems import Problem
 from wior.problems.restated import more_general, restated
 from wior.running.measuring import Metrics
 from wior.saving.checkpoint import Checkpoint
 
+WITHOUT_DATA = {"order": ONE_EXAMPLE, "batch_size": 1}  # of an outer level without data
 Orders = Order | str | tuple[Order | str, Order | str]
 
 
@@ -56,12 +58,14 @@ def both(name: str, value: Any, problem: Problem, checked: Callable[[str, Any], 
         listed = ", ".join(map(repr, value))
         raise TypeError(f"{name} is a list, {value!r}; a pair (outer, inner) is a tuple: {name}=({listed})")
     pair = isinstance(value, tuple)
-    if pair and len(problem.sizes()) == 1:
+    if pair and (len(problem.sizes()) == 1 or problem.lacks_outer_data):
         raise ValueError(
             f"{name} is a pair, {value!r}, but a {type(problem).__name__} problem has one data set: give one value"
         )
     if pair and len(value) != 2:
         raise ValueError(f"{name} must be one value or a pair (outer, inner), got {len(value)} values: {value!r}")
+    if not pair and problem.lacks_outer_data:
+        return checked(name, WITHOUT_DATA[name]), checked(name, value)
     if not pair:
         return (checked(name, value),) * 2
     outer, inner = value
@@ -75,7 +79,13 @@ def posed_for(problem: Problem, algorithm: Algorithm) -> Any:
             f"{type(algorithm).__name__} solves {algorithm.solves.__name__} problems; the problem given is "
             f"{type(problem).__name__}"
         )
-    return restated(problem, algorithm.solves)
+    posed = restated(problem, algorithm.solves)
+    if getattr(posed, "ascent_data", None) is not None and not algorithm.batch_kinds_for(posed).inner:
+        raise TypeError(
+            f"{type(algorithm).__name__} reads one data set, and the Minimax problem has two: its batch_kinds_for must "
+            "name an inner batch where the problem has ascent_data"
+        )
+    return posed
 
 
 def not_streamed(problem: Any, algorithm: Algorithm, why: str) -> str:

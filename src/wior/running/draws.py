@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from wior.algorithms.algorithm import Draws, Reserve, Reserves, Visits
+from wior.algorithms.algorithm import BatchKinds, Draws, Reserve, Reserves, Visits
 from wior.orders.substitutes import LARGE_BATCHES
 from wior.running import lines, visits
 from wior.running.plan import (
@@ -66,8 +66,8 @@ class Examples:
             for s, examples in zip(self.plan.streams, taken, strict=True)
         )
         return Draws(
-            outer=_by_kind(self.plan, self.algorithm, "outer", at_hand),
-            inner=_by_kind(self.plan, self.algorithm, "inner", at_hand),
+            outer=_by_kind(self.plan, self.algorithm.batch_kinds_for(self.problem), "outer", at_hand),
+            inner=_by_kind(self.plan, self.algorithm.batch_kinds_for(self.problem), "inner", at_hand),
             visits=self._visits_at(i, inner_orders, taken[0][0]),
             step=number,
             starts_epoch=_starts_epoch(i, self.start),
@@ -107,8 +107,8 @@ def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
         of_sets = _in_batches(whole, visits.counts_of(problem, examples, sets.n), sets, problem, algorithm)
     key = jax.random.key(0, impl="threefry2x32")
     return Draws(
-        outer=_by_kind(plan, algorithm, "outer", taken),
-        inner=_by_kind(plan, algorithm, "inner", taken),
+        outer=_by_kind(plan, algorithm.batch_kinds_for(problem), "outer", taken),
+        inner=_by_kind(plan, algorithm.batch_kinds_for(problem), "inner", taken),
         visits=of_sets,
         step=jnp.uint32(0),
         starts_epoch=jnp.asarray(True),
@@ -135,7 +135,7 @@ def _ahead(plan: Plan, stream: Stream, key: jax.Array, place: tuple[Any, Any], w
     return jnp.roll(own, -window.behind, 0)[: plan.length]
 
 
-def _by_kind(plan: Plan, algorithm: Any, level: str, taken: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+def _by_kind(plan: Plan, kinds: BatchKinds, level: str, taken: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     """What was taken from the streams of a level, for each kind of batch; a kind of which a step takes none has no
     stream.
     """
@@ -145,7 +145,7 @@ def _by_kind(plan: Plan, algorithm: Any, level: str, taken: tuple[jax.Array, ...
             ends = np.cumsum(stream.kinds)
             for i, (count, end) in enumerate(zip(stream.kinds, ends, strict=True)):
                 batches[stream.first + i] = indices[end - count : end]
-    wanted = getattr(algorithm.batch_kinds, level)
+    wanted = getattr(kinds, level)
     return tuple(batches.get(i, jnp.zeros((0, 1), jnp.int32)) for i in range(len(wanted)))
 
 

@@ -161,7 +161,7 @@ def _streams(
     problem: Problem, algorithm: Algorithm, orders: tuple[Order, Order], batches: tuple[int, int]
 ) -> tuple[Stream, ...]:
     """The streams of both levels: one for all kinds of batches of a level, or one for each where they are separate."""
-    sizes, on_host, wanted = problem.sizes(), problem.streamed(), algorithm.batch_kinds
+    sizes, on_host, wanted = problem.sizes(), problem.streamed(), algorithm.batch_kinds_for(problem)
     streams = []
     for level, order, batch in zip(LEVELS, orders, batches, strict=True):
         kinds = getattr(wanted, level)

@@ -79,7 +79,7 @@ class Setup:
         layout.demand_fit(splits, self.problem, self.x, self.y)
         point = Point(self.x, self.y)
         x, y = jax.tree.map(place, point, layout.shardings(point))
-        placed, plan = layout.place_problem(self.problem, self.x), dataclasses.replace(self.plan, layout=layout)
+        placed, plan = layout.place_problem(self.problem, self.x, self.y), dataclasses.replace(self.plan, layout=layout)
         return dataclasses.replace(self, problem=placed, x=x, y=y, plan=plan, alone=self)
 
     def describe(self) -> dict[str, Any]:

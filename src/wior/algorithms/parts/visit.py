@@ -12,7 +12,7 @@ from wior import oracle, tree
 from wior.algorithms.algorithm import Draws, Seen, State, Visits, at_step, is_infinite, one
 from wior.problems import carried
 from wior.problems.inner_sets import InnerSet
-from wior.problems.per_example import descend
+from wior.problems.per_example import descend, shared_part
 
 Tree = Any
 Update = Callable[[Tree, Tree, jax.Array, jax.Array | None], tuple[Tree, Tree, Tree]]
@@ -41,10 +41,15 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
     return y, u, seen
 
 
-def outer_step(algorithm: Any, state: State, draws: Draws, direction: Tree, seen: Tree) -> tuple[State, Seen]:
-    """The step of x along −direction, and the derivatives that were seen of the inner sets."""
-    moved = State(descend(state.x, at_step(algorithm.outer_lr, draws.step), direction), state.y)
-    return moved, Seen(outer=(one(direction),), inner=(seen,))
+def outer_step(
+    algorithm: Any, state: State, draws: Draws, direction: Tree, seen: Tree, examples: jax.Array
+) -> tuple[State, Seen]:
+    """The step of x along −direction, and the derivatives that were seen of the inner sets.
+
+    `examples` are the numbers of the outer examples, whose rows of `PerExample` leaves move.
+    """
+    moved = State(descend(state.x, at_step(algorithm.outer_lr, draws.step), direction, examples), state.y)
+    return moved, Seen(outer=(one(shared_part(state.x, direction)),), inner=(seen,))
 
 
 def full_weights(sets: InnerSet) -> jax.Array | None:

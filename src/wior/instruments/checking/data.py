@@ -57,8 +57,8 @@ def not_finite(found: AtHand) -> list[NotFinite]:
 def broken_places(found: AtHand, seen: list[NotFinite]) -> dict[str, np.ndarray]:
     """For each level, which places have NaN or infinity in some leaf."""
     broken = {}
-    for level, names in found.problem._read_by.items():
-        data = getattr(found.problem, names[0])
+    for level in found.rows:
+        data = getattr(found.problem, found.problem._read_by[level][0])
         broken[level] = np.zeros(len(jax.tree.leaves(data)[0]), bool)
         for leaf in seen:
             if leaf.level == level:

@@ -134,13 +134,11 @@ def _evaluator(sample: Sample, loss: Loss) -> Callable[[Tree, Tree, np.ndarray],
     def look(problem: Any, x: Tree, y: Tree, outer: Any, inner: Any) -> tuple[jax.Array, jax.Array]:
         batch = loss.batch(problem, outer, inner)
         value, (of_x, of_y) = with_gradients(loss, problem, x, y, batch)
-        shared = jax.tree.leaves((value, shared_part(x, of_x) if loss.sees_rows else of_x, of_y))
-        own = jax.tree.leaves(x, is_leaf=is_per_example)
-        rows = (
-            [d for leaf, d in zip(own, jax.tree.leaves(of_x), strict=True) if is_per_example(leaf)]
-            if loss.sees_rows
-            else []
-        )
+        by_rows = loss.sees_rows and not sample.conditional  # there all rows of a batch are of one outer example
+        shared = jax.tree.leaves((value, shared_part(x, of_x) if by_rows else of_x, shared_part(y, of_y)))
+        own = jax.tree.leaves((x, y) if by_rows else y, is_leaf=is_per_example)
+        found = jax.tree.leaves((of_x, of_y) if by_rows else of_y)
+        rows = [d for leaf, d in zip(own, found, strict=True) if is_per_example(leaf)]
         length = len(batch.examples)
         return (
             jnp.concatenate([jnp.ravel(leaf) for leaf in shared]),
@@ -202,7 +200,7 @@ def _tolerance(loss: Loss, sample: Sample, x: Tree, y: Tree) -> float:
 
     def value(problem: Any, x: Tree, y: Tree) -> Any:
         batch = loss.batch(problem, jnp.asarray(place.outer), jnp.asarray(place.inner))
-        return loss.value(problem, loss.point(x, batch), y, batch.data)
+        return loss.value(problem, loss.point(x, batch), loss.answer(y, batch), batch.data)
 
     return _tolerance_of(jax.make_jaxpr(value)(sample.problem, x, y))
 

@@ -58,7 +58,12 @@ class Loss(NamedTuple):
     sees_rows: bool  # whether it receives the `PerExample` rows of its batch
 
     def point(self, x: Tree, batch: Batch) -> Tree:
-        return at_rows(x, batch.examples) if self.sees_rows else without_rows(x)
+        # in a conditional problem, the rows of the outer example that a batch belongs to
+        return at_rows(x, getattr(batch, "of", batch.examples)) if self.sees_rows else without_rows(x)
+
+    def answer(self, y: Tree, batch: Batch) -> Tree:
+        """What the loss sees of y: all of it, or the rows of its batch."""
+        return at_rows(y, batch.examples)
 
     def batch(self, problem: Any, outer: jax.Array, inner: jax.Array) -> Batch:
         return two_batches(problem, outer, inner)[0 if self.level == "outer" else 1]
@@ -67,7 +72,13 @@ class Loss(NamedTuple):
 def losses_of(problem: Any) -> tuple[Loss, ...]:
     """Every loss of a problem. Those of a conditional problem include the representation that they see x through."""
     if isinstance(problem, Minimax):
-        return (Loss("objective", "outer", "data", lambda p, x, y, b: p.objective(x, y, b), True),)
+        objective = lambda p, x, y, b: p.objective(x, y, b)
+        own = (Loss("objective", "outer", "data", objective, True),)
+        return (
+            own
+            if problem.ascent_data is None
+            else (*own, Loss("objective on ascent_data", "inner", "ascent_data", objective, True))
+        )
     if isinstance(problem, Bilevel):
         f, g = lambda p, x, y, b: p.outer(x, y, b), lambda p, x, y, b: p.inner(x, y, b)
     elif isinstance(problem, (Compositional, ConditionalCompositional)):
@@ -75,7 +86,7 @@ def losses_of(problem: Any) -> tuple[Loss, ...]:
     else:
         f = lambda p, x, y, b: p.outer(x if p.represent_outer is None else p.represent_outer(x, b), y, b)
         g = lambda p, x, y, b: p.inner(x if p.represent is None else p.represent(x, b), y, b)
-    return Loss("outer", "outer", "outer_data", f, False), Loss("inner", "inner", "inner_data", g, True)
+    return Loss("outer", "outer", "outer_data", f, problem.conditional), Loss("inner", "inner", "inner_data", g, True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +157,7 @@ def at_hand(problem: Any, batches: tuple[int, int], random: np.random.Generator)
     rows: dict[str, np.ndarray] = {}
     numbers: dict[str, np.ndarray | None] = {}
     gathered: dict[str, Gathered] = {}
-    for level in problem._read_by:
+    for level in [level for level in problem._read_by if level in sizes]:
         batch = batches[0 if level == "outer" else 1]
         if level not in streamed:
             rows[level], numbers[level] = _some(sizes[level], MOST_ROWS, random).astype(np.int32), None
@@ -181,7 +192,7 @@ def draw(found: AtHand, broken: dict[str, np.ndarray], batches: tuple[int, int])
         order = np.argsort([-len(np.unique(own)) for own in owns], kind="stable")
         outer, inner = outer[order], np.stack(owns)[order]
     else:
-        inner = outer if isinstance(problem, Minimax) else np.resize(whole["inner"], (number, batches[1]))
+        inner = outer if len(problem.sizes()) == 1 else np.resize(whole["inner"], (number, batches[1]))
     return Sample(found, batches, tuple(Place(*each) for each in zip(outer, inner, strict=True)))
 
 

@@ -153,7 +153,7 @@ class ShortRuns:
             ragged = None if problem.counts is None else counts
             whole = visits.whole_passes(RandomReshuffling(), key, examples, visit, algorithm.inner_epochs, n, ragged)
             laid = visits.in_batches(whole, counts, self.sample.batches[1], ragged is not None, algorithm.visit_batches)
-        of_inner = (inner[None],) if algorithm.batch_kinds.inner else ()
+        of_inner = (inner[None],) if algorithm.batch_kinds_for(problem).inner else ()
         return Draws((outer[None],), of_inner, laid, jnp.asarray(step, jnp.uint32), jnp.asarray(False))
 
     def _arguments(self, state: Any, outer_lr: float, first: int, count: int, cooled: float = 1.0) -> tuple[Any, ...]:

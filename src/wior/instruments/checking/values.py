@@ -33,7 +33,7 @@ def with_gradients(loss: Loss, problem: Any, x: Tree, y: Tree, batch: Batch) -> 
         own = loss.value(problem, point, y, batch.data)
         return number_of(own), own
 
-    gradients, own = jax.grad(value, (0, 1), has_aux=True)(loss.point(x, batch), y)
+    gradients, own = jax.grad(value, (0, 1), has_aux=True)(loss.point(x, batch), loss.answer(y, batch))
     return own, gradients
 
 
@@ -114,7 +114,7 @@ def harmful(losses: Losses, loss: Loss, broken: np.ndarray) -> bool:
 
 def _value(loss: Loss, problem: Any, x: Tree, y: Tree, outer: Any, inner: Any) -> Tree:
     batch = loss.batch(problem, outer, inner)
-    return loss.value(problem, loss.point(x, batch), y, batch.data)
+    return loss.value(problem, loss.point(x, batch), loss.answer(y, batch), batch.data)
 
 
 def _row_with(sample: Sample, loss: Loss, place: Place, fails: Callable[[Place], bool]) -> str | None:
