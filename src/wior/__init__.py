@@ -26,7 +26,7 @@ True
 
 from typing import TYPE_CHECKING, Any
 
-from wior import baselines, orders, streaming
+from wior import baselines, loggers, orders, stop, streaming
 from wior.algorithms import Algorithm, WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.devices.layout import Layout
 from wior.instruments.check import Finding, Report, check
@@ -82,11 +82,13 @@ __all__ = [
     "check",
     "communication",
     "hypergradient",
+    "loggers",
     "methods",
     "order_error",
     "orders",
     "plot_order_errors",
     "solve",
+    "stop",
     "streaming",
     "sweep",
 ]

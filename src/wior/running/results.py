@@ -22,6 +22,8 @@ class Finished:
     stopped_by: str
     compile_seconds: float
     metric_seconds: float
+    seconds: float  # of steps
+    calls: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
