@@ -26,9 +26,10 @@ class Listeners:
         self.watched, self.callback, self.loggers = Watched(conditions), callback, loggers
         self._failed: set[int] = set()
         self.silent = not (conditions or callback or loggers)
+        self.may_end = bool(conditions or callback)
 
-    def begin(self, columns: Sequence[str], first: int, history: Mapping[str, Sequence[Any]]) -> str:
-        """What ends a run that resumes with this history before its first step, if anything does."""
+    def begin(self, columns: Sequence[str], first: int, history: Mapping[str, Sequence[Any]], step: int) -> str:
+        """What ends a run before it goes on from `step`, if anything does: one that resumes where it was ended."""
         if self.silent:
             return ""
         earlier = [plain(dict(zip(history, values, strict=True))) for values in zip(*history.values(), strict=True)]
@@ -36,7 +37,7 @@ class Listeners:
             logger.begin(columns, first, earlier)
         for record in earlier:
             self.watched.add(record)
-        return self._asked(earlier[-1]) if earlier else ""
+        return self._asked(earlier[-1]) if earlier and earlier[-1]["step"] == step else ""
 
     def told(self, values: Mapping[str, Any]) -> str:
         """What ends the run at this record, if anything does."""

@@ -181,9 +181,8 @@ class _Run:
 
     def begin_telling(self) -> None:
         """The listeners hear of the run, before its first step."""
-        verdict = self._in_one_voice(self.listeners.begin(tuple(self.history), self.first, self.history))
-        recorded = self.history["step"]
-        self.verdict = verdict if recorded and recorded[-1] == self.step else ""
+        verdict = self.listeners.begin(tuple(self.history), self.first, self.history, self.step)
+        self.verdict = self._in_one_voice(verdict)
 
     def latest(self) -> dict[str, Any]:
         """The last value of each metric, the mean over the runs where it is a number."""
@@ -264,7 +263,7 @@ class _Run:
 
     def _in_one_voice(self, verdict: str) -> str:
         """Of many processes, what the first one says."""
-        if self.listeners.silent or not self.setup.plan.spans_processes:
+        if not self.listeners.may_end or not self.setup.plan.spans_processes:
             return verdict
         voices = ["", *dict(self.limits.stop), CALLBACK]
         return voices[int(self.agreed(voices.index(verdict)))]
@@ -329,6 +328,7 @@ def drive(program: Program, store: Store | None, progress: Progress) -> Finished
         try:
             stopped_by = said[0] = _to_the_end(run, interrupt)
         except NonFiniteError:
+            said[0] = "divergence"
             raise
         except (Exception, KeyboardInterrupt) as error:
             second = type(error) is KeyboardInterrupt and interrupt.asked

@@ -7,7 +7,6 @@ The examples of every step follow from the seed, the number of the step, and wha
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +22,8 @@ from wior.saving.checkpoint import describe_tree
 Tree = Any
 
 AGAIN = "or start anew with x0=state.x and y0=state.y"
+
+_kinds: dict[Any, Any] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +55,14 @@ def at(state: Any, position: Position) -> Any:
     return found
 
 
-@functools.cache
 def _standing(kind: Any) -> Any:
+    """The class of states of a method that know where they stand: one for each, or trees of them would not match."""
+    if kind not in _kinds:
+        _kinds[kind] = _new_kind(kind)
+    return _kinds[kind]
+
+
+def _new_kind(kind: Any) -> Any:
     return type(kind.__name__, (_Stands, kind), {"__doc__": kind.__doc__, "__module__": kind.__module__})
 
 
