@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from wior.loggers.logger import Logger, Record
 from wior.saving.whole import make_folder, naming, whole
 
 OLD = ".old"
+
+_system_write = os.write  # which may write a part
 
 
 class LineFile(Logger):
@@ -85,17 +87,13 @@ def _append(path: Path, text: bytes) -> None:
     try:
         before = os.fstat(file).st_size
         try:
-            _write(os.write, file, text)
+            while text:
+                text = text[_system_write(file, text) :]
         except OSError:
             os.ftruncate(file, before)
             raise
     finally:
         os.close(file)
-
-
-def _write(write: Callable[[int, bytes], int], file: int, text: bytes) -> None:
-    while text:
-        text = text[write(file, text) :]
 
 
 def _first(lines: list[bytes]) -> str:

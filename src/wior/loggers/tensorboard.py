@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ class TensorBoard(Logger):
     def begin(self, columns: Sequence[str], first: int, earlier: Sequence[Record]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         again = int(earlier[-1]["step"]) + 1 if earlier else first
-        self._writer = self._package.SummaryWriter(str(self.folder), purge_step=again or None)
+        # two files of one second would have one name, and the second would replace the first
+        suffix = f".{again:012d}-{uuid.uuid4().hex[:8]}"
+        self._writer = self._package.SummaryWriter(str(self.folder), purge_step=again or None, filename_suffix=suffix)
 
     def record(self, record: Record) -> None:
         for name, value in record.items():
