@@ -106,7 +106,7 @@ def test_a_start_is_left_out_or_equal():
     first = runs.solve(steps=20)
     given = wior.solve(runs.problem(), runs.ALGORITHM, first.x, first.y, state=first.state, batch_size=(3, 5), steps=5)
     assert same(given.state, more(first.state, steps=5).state)
-    x0, y0 = runs.start()
+    x0, _ = runs.start()
     with pytest.raises(
         ValueError, match=r"^x0 is not the x of state, from which the run continues; leave out x0 and y0$"
     ):

@@ -126,17 +126,15 @@ class Own(NamedTuple):
     rest: object
 
 
-def test_other_types_and_trees_come_back():
-    import tempfile
-
+def test_other_types_and_trees_come_back(tmp_path):
     outer = lambda x, y, batch: jnp.mean(batch) * jnp.sum(y) + jnp.sum(x.weight**2) + x.rest[0] + x.rest[1]["a"]
     inner = lambda x, y, batch: 0.5 * jnp.sum((y - jnp.sum(x.weight).astype(y.dtype)) ** 2) + 0 * jnp.mean(batch)
     x0 = Own(jnp.ones(3, jnp.bfloat16), [jnp.float32(1), {"a": jnp.float32(2)}])
     problem = wior.Bilevel(outer, inner, np.ones(8, np.float32), np.ones(8, np.float32))
-    with tempfile.TemporaryDirectory() as folder, pytest.warns(UserWarning, match="bfloat16"):
+    with pytest.warns(UserWarning, match="bfloat16"):
         result = wior.solve(problem, wior.WiORBO(0.1, 0.1, 0.1), x0, jnp.zeros(2, jnp.float32), batch_size=4, steps=3)
-        result.save(f"{folder}/run")
-        found = wior.load(f"{folder}/run")
+    result.save(tmp_path / "run")
+    found = wior.load(tmp_path / "run")
     assert type(found.x).__name__ == "Own"
     assert found.x._fields == ("weight", "rest")
     assert found.x.weight.dtype == jnp.bfloat16

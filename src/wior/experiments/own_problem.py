@@ -258,8 +258,8 @@ def _comparison(task: Task, entrants: Sequence[Entrant], outcomes: Sequence[Outc
     end = "largest" if task.measures[task.judged_by].largest else "smallest"
     protocol = (
         f"Ranked by {task.judged_by}, the {end} is the best: mean ± standard deviation over seeds "
-        f"{_listed(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over {len(outcomes[0].settings)} "
-        f"settings with seeds {_listed(how.tuning_seeds)}."
+        f"{_listed(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over "
+        f"{len(outcomes[0].settings)} settings with seeds {_listed(how.tuning_seeds)}."
     )
     return Comparison(rows, task.judged_by, end == "largest", protocol, [by_label[row["label"]] for row in ranked])
 
