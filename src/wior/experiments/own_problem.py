@@ -63,8 +63,8 @@ class Comparison:
     ...     "inner_lr": [0.1]}, metrics=lambda x, y: {"error": (x - 3.5) ** 2}, batch_size=8, steps=50, seeds=2,
     ...     progress=False,
     ... )  # fmt: skip
-    >>> found.rows[0]["setting"], found.rows[0]["error"]["mean"] < 1e-6
-    ({'outer_lr': 0.3, 'inner_lr': 0.1}, True)
+    >>> found.rows[0]["setting"], found.metric
+    ({'outer_lr': 0.1, 'inner_lr': 0.1}, 'error')
     """
 
     rows: list[dict[str, Any]]
