@@ -30,6 +30,7 @@ class LineFile(Logger):
         return []
 
     def line(self, record: Record) -> bytes:
+        """A record as a line of the file."""
         raise NotImplementedError
 
     def step_of(self, line: bytes) -> int:

@@ -12,8 +12,9 @@ from wior.loggers.logger import Logger, Record
 class MLflow(Logger):
     """Logs each record to MLflow, along the steps.
 
-    It needs `pip install 'wior[loggers]'`, which brings mlflow-skinny. To have a resumed run continue the same one
-    there, give its `run_id`; steps that the run there has are not logged again.
+    It needs `pip install 'wior[loggers]'`, which brings mlflow-skinny: enough for a server of MLflow, while a database
+    on this machine needs the package mlflow. To have a resumed run continue the same one there, give its `run_id`;
+    steps that the run there has are not logged again.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class MLflow(Logger):
     Examples
     --------
     >>> import wior
-    >>> log = wior.loggers.MLflow("bilevel", tracking_uri="sqlite:///runs.db")  # doctest: +SKIP
+    >>> log = wior.loggers.MLflow("bilevel", tracking_uri="http://localhost:5000")  # doctest: +SKIP
     >>> wior.solve(problem, method, x0, y0, steps=1000, loggers=[log])  # doctest: +SKIP
     """
 
