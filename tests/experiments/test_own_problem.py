@@ -10,6 +10,7 @@ import runs
 import wior
 from small_comparisons import assert_pictures
 from wior.experiments import comparison
+from wior.running import block
 
 GRID = {"outer_lr": [0.001, 0.01], "inner_lr": [0.01, 0.05]}
 HOW = {"batch_size": (3, 5), "steps": 30, "metrics": runs.metrics, "metric": "size", "progress": False}
@@ -136,6 +137,30 @@ def test_progress_is_shown(capsys, monkeypatch):
     shares = [float(share) for share in re.findall(r": (\d+)% in", shown)]
     assert shares == sorted(shares)
     assert {0.0, 25.0, 50.0, 75.0, 100.0} <= set(shares)
+
+
+def test_what_was_interrupted_resumes(tmp_path, monkeypatch):
+    options = {"orders": ["incremental", "herding"], "checkpoint": tmp_path / "saves"}
+    whole, swept = compare(orders=["incremental", "herding"]), []
+    original = comparison.sweep
+
+    def sweep(*args, **more):
+        if len(swept) == 3:  # the second of the second method
+            raise KeyboardInterrupt
+        swept.append(more["seeds"])
+        return original(*args, **more)
+
+    monkeypatch.setattr(comparison, "sweep", sweep)
+    with pytest.raises(KeyboardInterrupt):
+        compare(**options)
+    monkeypatch.setattr(comparison, "sweep", original)
+    steps = []
+    advance = block.many_runs
+    monkeypatch.setattr(block, "many_runs", lambda *args: steps.append(int(args[-1])) or advance(*args))
+    found = compare(**options)
+    assert sum(steps) == 30  # of one sweep
+    strip = lambda rows: [{name: row[name] for name in row if "seconds" not in name} for row in rows]
+    assert strip(found.rows) == strip(whole.rows)
 
 
 def test_a_task_still_tunes_by_the_seeds_that_judge():

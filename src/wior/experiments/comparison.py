@@ -175,7 +175,9 @@ def _run(task: Task, entrant: Entrant, how: How, progress: Progress, checkpoint:
     else:
         if how.tuning_seeds:
             tuning, progress = _halves(progress, task.steps)
-            tuned = swept(settings, list(how.tuning_seeds), how.tuning_steps or task.steps, progress=tuning)
+            first, checkpoint = _one_each(checkpoint)
+            steps = how.tuning_steps or task.steps
+            tuned = swept(settings, list(how.tuning_seeds), steps, progress=tuning, checkpoint=first)
             scores, compiled = _scores(tuned, task).mean(-1), tuned.compile_seconds
         else:
             scores, compiled = _scores_of_short_runs(swept, settings, how, task)
@@ -198,6 +200,16 @@ def _run(task: Task, entrant: Entrant, how: How, progress: Progress, checkpoint:
         "compile_seconds": compiled,
     }
     return {**_curves(result, shown, task), "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _one_each(checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, Checkpoint | None]:
+    """Where the runs that tune save themselves, and those that follow."""
+    if checkpoint is None:
+        return None, None
+    first, second = (
+        dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / name) for name in ("tuning", "judging")
+    )
+    return first, second
 
 
 def _halves(progress: Progress, steps: int) -> tuple[Progress, Progress]:

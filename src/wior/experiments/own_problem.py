@@ -22,7 +22,8 @@ from wior.running.measuring import Metrics, metric_names
 from wior.running.progress import pieces
 from wior.running.showing import frame, setting, varies_widely
 from wior.running.sweep import seed_list
-from wior.saving.folders import whole_folder
+from wior.saving.checkpoint import Checkpoint
+from wior.saving.folders import checkpoint_path, whole_folder
 from wior.saving.whole import write_json
 from wior.tasks.task import Measure, Task
 
@@ -168,6 +169,7 @@ def compare(
     seeds: int | Sequence[int] = 5,
     tuning_seeds: int | Sequence[int] = 2,
     tuning_steps: int | None = None,
+    checkpoint: str | Path | None = None,
     mesh: Mesh | None = None,
     progress: bool = True,
 ) -> Comparison:
@@ -204,6 +206,9 @@ def compare(
         The tuning seeds: how many, counted from where the judging ones end, or a list of others than these.
     tuning_steps
         The length of the runs that tune; `steps` where it is not given.
+    checkpoint
+        A folder in which the sweeps save themselves. The same call resumes from there; more methods, orders and longer
+        runs may be asked for.
     mesh
         As in `wior.sweep`.
     progress
@@ -245,9 +250,13 @@ def compare(
     with pieces(progress, "compare", sum(len(entrants) for _, entrants in contest)) as begin:
         for own, entrants in contest:
             alone = dataclasses.replace(task, grid=own)
-            piece = lambda name, steps, work: work(begin(name, steps), None)
+            piece = lambda name, steps, work: work(begin(name, steps), _saves(checkpoint, name))
             outcomes += comparison.compare(alone, entrants, how, piece)
     return _comparison(task, [one for _, entrants in contest for one in entrants], outcomes, how)
+
+
+def _saves(folder: str | Path | None, name: str) -> Checkpoint | None:
+    return None if folder is None else Checkpoint(checkpoint_path(Path(folder), name), keep=1)
 
 
 def _comparison(task: Task, entrants: Sequence[Entrant], outcomes: Sequence[Outcome], how: How) -> Comparison:
