@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 
 import wior
-from wior import algorithms, baselines, orders, problems, streaming, tasks
+from wior import algorithms, baselines, loggers, orders, problems, stop, streaming, tasks
 
-MODULES = (wior, algorithms, baselines, orders, problems, streaming, tasks)
+MODULES = (wior, algorithms, baselines, loggers, orders, problems, stop, streaming, tasks)
 SECTION = re.compile(r"^(\w[\w ]*)\n(-{3,})$", re.MULTILINE)
 
 

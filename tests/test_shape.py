@@ -19,6 +19,7 @@ COMMANDS = {("cli.py", name) for name in ("clean", "verify", "demo", "reproduce"
 # what users call with keywords, one for each choice that they have
 FACADE = {
     ("label_cleaner.py", "__init__"),
+    ("own_problem.py", "compare"),
     ("solve.py", "solve"),
     ("sweep.py", "sweep"),
     ("order_error.py", "order_error"),

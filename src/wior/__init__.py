@@ -6,7 +6,9 @@ A run takes a problem, a method and an order. The problem (`Bilevel`, `Condition
 order, one of `wior.orders`, says which example comes next.
 
 - `check` looks for mistakes in a problem and suggests first step sizes.
-- `solve` makes one run, `sweep` a grid of step sizes and seeds as one program.
+- `solve` makes one run, `sweep` a grid of step sizes and seeds as one program; `compare` tunes and judges methods under
+  orders. `load` reads a result that was saved.
+- `stop` has conditions that end a run, `loggers` where its records go.
 - `hypergradient`, `order_error`, `communication` and `methods` measure.
 
 Examples
@@ -26,7 +28,7 @@ True
 
 from typing import TYPE_CHECKING, Any
 
-from wior import baselines, orders, streaming
+from wior import baselines, loggers, orders, stop, streaming
 from wior.algorithms import Algorithm, WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.devices.layout import Layout
 from wior.instruments.check import Finding, Report, check
@@ -47,6 +49,7 @@ from wior.problems.penalties import penalized
 from wior.problems.per_example import PerExample
 from wior.running.interruption import Interrupted
 from wior.running.loop import NonFiniteError
+from wior.running.result_folder import load
 from wior.running.solve import Result, solve
 from wior.running.sweep import SweepResult, sweep
 from wior.saving.checkpoint import AnotherRunError, Checkpoint
@@ -55,6 +58,7 @@ from wior.version import __version__
 
 if TYPE_CHECKING:
     from wior.cleaning import LabelCleaner
+    from wior.experiments.own_problem import Comparison, compare
 
 __all__ = [
     "Algorithm",
@@ -62,6 +66,7 @@ __all__ = [
     "Bilevel",
     "Checkpoint",
     "Communication",
+    "Comparison",
     "Compositional",
     "ConditionalBilevel",
     "ConditionalCompositional",
@@ -90,14 +95,18 @@ __all__ = [
     "baselines",
     "check",
     "communication",
+    "compare",
     "constraints",
     "hypergradient",
+    "load",
+    "loggers",
     "methods",
     "order_error",
     "orders",
     "penalized",
     "plot_order_errors",
     "solve",
+    "stop",
     "streaming",
     "sweep",
 ]
@@ -108,4 +117,8 @@ def __getattr__(name: str) -> Any:
         from wior.cleaning import LabelCleaner
 
         return LabelCleaner
+    if name in ("Comparison", "compare"):  # the one door from here into the experiments
+        from wior.experiments import own_problem
+
+        return getattr(own_problem, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

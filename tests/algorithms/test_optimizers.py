@@ -250,3 +250,25 @@ def test_every_method_says_what_it_moves():
         fields = {field.name for field in dataclasses.fields(kind)}
         assert "x" in kind.moved()
         assert set(kind.moved().values()) <= fields
+
+
+def test_a_run_continues_from_its_state_with_its_optimizers():
+    algorithm = made(wior.WiORBO, outer_lr=ADAM, inner_lr=CHAIN)
+    problem, x, y, batch_size = case_of(wior.WiORBO)
+    options = {"batch_size": batch_size, "seed": 3, "order": "herding"}
+    whole = wior.solve(problem, algorithm, x, y, steps=11, **options)
+    first = wior.solve(problem, algorithm, x, y, steps=5, **options)
+    second = wior.solve(problem, algorithm, state=first.state, steps=6, batch_size=batch_size, order="herding")
+    for one, other in zip(jax.tree.leaves(second.state), jax.tree.leaves(whole.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="arrays, and this run one of"):
+        wior.solve(problem, made(wior.WiORBO), state=first.state, steps=6, batch_size=batch_size, order="herding")
+
+
+def test_a_result_with_optimizers_is_saved_and_loaded(tmp_path):
+    found = ran(wior.WiORBO, made(wior.WiORBO, outer_lr=ADAM))
+    found.save(tmp_path / "result")
+    again = wior.load(tmp_path / "result")
+    for one, other in zip(jax.tree.leaves(again.state), jax.tree.leaves(found.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "optimizer" not in repr(found)

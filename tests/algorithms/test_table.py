@@ -92,6 +92,11 @@ def test_every_algorithm_runs_in_every_order_on_every_problem_it_takes(algorithm
     result = wior.solve(problem, algorithm, x, y, order=BY_NAME[order], batch_size=batch_size, **BRIEFLY)
     again = wior.solve(problem, algorithm, x, y, order=BY_NAME[order], batch_size=batch_size, **BRIEFLY | {"steps": 12})
     assert again.steps == 12
+    more = wior.solve(
+        problem, algorithm, state=result.state, order=BY_NAME[order], batch_size=batch_size,
+        **BRIEFLY | {"steps": 12 - result.steps},
+    )  # fmt: skip
+    np.testing.assert_array_equal(flat(more.state), flat(again.state))  # two parts are the whole
     assert (
         block.one_run._cache_size() - programs <= 1
     )  # a remainder, a second block and a second run are the same program

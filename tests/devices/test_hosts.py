@@ -63,8 +63,10 @@ def test_two_processes_are_one_run(both):
         np.testing.assert_allclose(run["u"][0], alone.state.u["w"], rtol=1e-11)
         np.testing.assert_allclose(run["size"], alone.history["size"], rtol=1e-11)
         assert run["x"] == run["again"]  # what was saved after 14 steps and went on, to the last bit
+        assert run["parts"] == run["again"]  # two runs, the second by the state of the first
         assert run["steps"] == 14
         assert run["shares"] == [[20], [20]]  # 80 rows on 4 devices
+    assert [run.pop("told") for run, *_ in both] == [6, 3]  # a callback in both, a logger in the first
     assert both[0][0] == both[1][0]
 
 

@@ -85,6 +85,12 @@ def run(mesh=None, algorithm=WIOR_BO, **options):
     return wior.solve(*_arguments(algorithm), mesh=mesh, **options)
 
 
+def continued(state, mesh, steps):
+    problem, algorithm, *_ = _arguments(WIOR_BO)
+    options = {"batch_size": (8, 16), "steps": steps, "record_every": 7, "metrics": metrics}
+    return wior.solve(problem, algorithm, state=state, mesh=mesh, **options)
+
+
 def _arguments(algorithm):
     problem, x0, y0 = cleaning()
     return problem, algorithm, x0, y0
@@ -136,6 +142,20 @@ def parameters_split(folder):
         jax.tree.leaves(split.state), jax.tree.leaves(layout.shardings(split.state)), strict=True
     ):
         assert leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+
+
+def two_parts(folder):
+    """A state goes on where it lies, on other devices, and from a folder."""
+    layout = wior.Layout(two_axes(), parameters="model", rows="batch")
+    whole, first = run(layout), run(layout, steps=13)
+    identical(continued(first.state, layout, 17), whole)
+    first.save(folder / "run")
+    identical(continued(wior.load(folder / "run").state, layout, 17), whole)
+    for other in (None, mesh(4)):
+        for one, same in zip(
+            jax.tree.leaves(continued(first.state, other, 17).state), jax.tree.leaves(whole.state), strict=True
+        ):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(same), rtol=1e-11, atol=1e-13)
 
 
 def parameters_split_by_name(folder):
@@ -441,7 +461,7 @@ def bad_input(folder):
 
 
 QUICK = (
-    bilevel, rows_split, parameters_split, minimax, conditional, own, volume,
+    bilevel, rows_split, parameters_split, two_parts, minimax, conditional, own, volume,
     layouts, damage_of_what_is_split, checksums_of_split_arrays, streamed, another_run_is_refused, bad_input,
 )  # fmt: skip
 SLOW = (

@@ -41,6 +41,14 @@ def values(tree):
     ]
 
 
+class Told(wior.loggers.Logger):
+    def __init__(self, told):
+        self.told = told
+
+    def record(self, record):
+        self.told.append(record)
+
+
 def say(**found):
     print(json.dumps(found), flush=True)
 
@@ -48,9 +56,12 @@ def say(**found):
 def whole_run(folder):
     """A run with saves, one that goes on from them, and what both came to; the seconds are everybody's."""
     first = run(steps=14, checkpoint=folder / "run")
+    told = []
+    parts = eight.continued(run(steps=13, callback=told.append, loggers=[Told(told)]).state, layout(), STEPS - 13)
     resumed = run(checkpoint=folder / "run")
     say(
         x=values(resumed.x), u=values(resumed.state.u), again=values(run().x), steps=first.steps,
+        parts=values(parts.x), told=len(told),
         seconds=resumed.history["seconds"].tolist(), size=resumed.history["size"].tolist(),
         shares=[shard.data.shape for shard in resumed.x["r"].rows.addressable_shards],
     )  # fmt: skip

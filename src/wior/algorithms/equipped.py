@@ -42,6 +42,9 @@ class Equipped(Algorithm):
     def batch_kinds(self) -> BatchKinds:
         return self.algorithm.batch_kinds
 
+    def batch_kinds_for(self, problem: Any) -> BatchKinds:
+        return self.algorithm.batch_kinds_for(problem)
+
     @property
     def visit_batches(self) -> int | None:
         return self.algorithm.visit_batches

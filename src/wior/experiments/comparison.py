@@ -1,10 +1,12 @@
 """Methods under orders on one task.
 
-Every one tuned over the same grid, by the same criterion, with the same seeds and batches.
+Every one tuned over the same grid, by the same criterion, with the same seeds and batches. `wior compare` and the
+figures run tasks; `wior.compare` (`own_problem.py`) makes a task of a user's problem.
 
 A method runs with all step sizes of the task's grid and all seeds in one `sweep`; the setting with the best mean of the
 task's criterion at the end is its own. Where runs are long, the setting is chosen by shorter runs of one seed, and only
-the chosen one has all seeds. One more run of it by itself, without metrics, tells its seconds a step.
+the chosen one has all seeds; `wior.compare` chooses by seeds that judge nothing. One more run of it by itself, without
+metrics, tells its seconds a step.
 """
 
 from __future__ import annotations
@@ -136,6 +138,7 @@ class How(NamedTuple):
     timed: bool = True  # whether the pace is that of a run by itself, or of the runs together
     tuning_steps: int | None = None  # where given, the setting is chosen by runs of this length with one seed
     mesh: Mesh | None = None  # splits the batches of all runs
+    tuning_seeds: tuple[int, ...] = ()  # where given, the setting is chosen by runs of these seeds and no others
 
     @property
     def each_seed(self) -> list[int]:
@@ -164,13 +167,20 @@ def compare(task: Task, entrants: Sequence[Entrant], how: How, piece: Piece, nam
 def _run(task: Task, entrant: Entrant, how: How, progress: Progress, checkpoint: Checkpoint | None) -> Arrays:
     settings = entrant.settings(task.grid)
     swept = functools.partial(_swept, task, entrant, how)
-    if how.tuning_steps is None:
+    if how.tuning_steps is None and not how.tuning_seeds:
         result = swept(settings, how.each_seed, task.steps, progress=progress, checkpoint=checkpoint)
         scores = _scores(result, task).mean(-1)
         best = _best(scores, task)
         shown, compiled = best or 0, result.compile_seconds
     else:
-        scores, compiled = _scores_of_short_runs(swept, settings, how, task)
+        if how.tuning_seeds:
+            tuning, progress = _halves(progress, task.steps)
+            first, checkpoint = _one_each(checkpoint)
+            steps = how.tuning_steps or task.steps
+            tuned = swept(settings, list(how.tuning_seeds), steps, progress=tuning, checkpoint=first)
+            scores, compiled = _scores(tuned, task).mean(-1), tuned.compile_seconds
+        else:
+            scores, compiled = _scores_of_short_runs(swept, settings, how, task)
         best = _best(scores, task)
         result = swept(settings[best or 0 :][:1], how.each_seed, task.steps, progress=progress, checkpoint=checkpoint)
         if not np.isfinite(_scores(result, task)).all():
@@ -190,6 +200,24 @@ def _run(task: Task, entrant: Entrant, how: How, progress: Progress, checkpoint:
         "compile_seconds": compiled,
     }
     return {**_curves(result, shown, task), "scores": scores, "about": np.array(json.dumps(about))}
+
+
+def _one_each(checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, Checkpoint | None]:
+    """Where the runs that tune save themselves, and those that follow."""
+    if checkpoint is None:
+        return None, None
+    first, second = (
+        dataclasses.replace(checkpoint, folder=Path(checkpoint.folder) / name) for name in ("tuning", "judging")
+    )
+    return first, second
+
+
+def _halves(progress: Progress, steps: int) -> tuple[Progress, Progress]:
+    """Progress of the runs that tune, and of those that follow, as one."""
+    return (
+        lambda step, latest: progress(min(step, steps) // 2, latest),
+        lambda step, latest: progress((steps + step) // 2, latest),
+    )
 
 
 def _swept(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
+from wior.loggers import Logger
 from wior.orders import Order, named
 from wior.orders.substitutes import ONE_EXAMPLE
 from wior.problems import Problem
 from wior.problems.restated import more_general, restated
+from wior.running.listeners import Callback
 from wior.running.measuring import Metrics
 from wior.saving.checkpoint import Checkpoint
 
@@ -31,9 +33,13 @@ class Arguments:
     steps: int | None = None
     seconds: float | None = None
     tolerance: tuple[str, float] | None = None
-    seed: int = 0
+    seed: int | None = None
     metrics: Metrics | None = None
     record_every: int | None = None
+    stop: Any = None
+    callback: Callback | None = None
+    loggers: Sequence[Logger] = ()
+    state: Any = None
 
 
 def demand_algorithm(algorithm: Any) -> None:

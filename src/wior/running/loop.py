@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
 from wior import oracle
 from wior.devices import hosts
-from wior.devices.layout import place
 from wior.running.block import Carry
 from wior.running.interruption import Interrupt, Interrupted, held_back
+from wior.running.listeners import CALLBACK, Listeners
 from wior.running.measuring import ALWAYS
+from wior.running.position import put
 from wior.running.program import ManyRuns, OneRun
 from wior.running.progress import Progress, bar
 from wior.running.results import Finished
@@ -96,11 +96,18 @@ class _Run:
         # what depends on a clock must be the same in all processes of a run
         self.agreed: Callable[[float], float] = hosts.agreed if self.setup.plan.spans_processes else float
         self.carry = program.begin()
-        self.step = self.begun = 0
+        start = self.setup.start
+        self.step = self.begun = self.first = 0 if start is None else start.step
         self.steps_clock, self.metrics_clock, self.compile_clock = (_Clock(self.agreed) for _ in range(3))
         self.calls: dict[str, Any] = {name: np.zeros(program.runs, np.int64) for name in oracle.CALLS}
+        if start is not None:
+            self.calls = {name: np.full(program.runs, start.calls[name], np.int64) for name in oracle.CALLS}
+            self.steps_clock.seconds = start.seconds
         self.history: dict[str, list[Any]] = {name: [] for name in (*ALWAYS, *self.setup.metric_names)}
-        self.snapshot: tuple[int, Any] = (0, None)  # None stands for what `begin` gives
+        given, first = self.setup.given, not self.setup.plan.spans_processes or hosts.is_first()
+        self.listeners = Listeners(dict(self.limits.stop), given.callback, given.loggers if first else ())
+        self.verdict = ""  # what ends the run at the last record, if anything does
+        self.snapshot: tuple[int, Any] = (self.first, None)  # None stands for what `begin` gives
         self.snapshot_at = self.begun_at = self.saved_at = self.now()
         self.save_seconds: list[float] = []
 
@@ -170,6 +177,12 @@ class _Run:
         }
         for name, value in values.items():
             self.history[name].append(value)
+        self.verdict = self._in_one_voice(self.listeners.told(values))
+
+    def begin_telling(self) -> None:
+        """The listeners hear of the run, before its first step."""
+        verdict = self.listeners.begin(tuple(self.history), self.first, self.history, self.step)
+        self.verdict = self._in_one_voice(verdict)
 
     def latest(self) -> dict[str, Any]:
         """The last value of each metric, the mean over the runs where it is a number."""
@@ -227,6 +240,9 @@ class _Run:
         if carry is not None:
             records = int(np.sum(history["step"] <= step))
             history = {name: values[:records] for name, values in history.items()}
+        seconds, calls = self.steps_clock.seconds, self.calls
+        if carry is not None and records:  # as far as they are known
+            seconds, calls = history["seconds"][-1], {name: history[name][-1] for name in self.calls}
         return Finished(
             self.carry if carry is None else carry,
             self.step if step is None else step,
@@ -234,6 +250,8 @@ class _Run:
             stopped_by,
             self.compile_clock.seconds,
             self.metrics_clock.seconds,
+            seconds,
+            calls,
         )
 
     def reached(self) -> Finished:
@@ -242,6 +260,13 @@ class _Run:
             return self.finished("error")
         step, carry = self.snapshot
         return self.finished("error", step, self.program.begin() if carry is None else carry)
+
+    def _in_one_voice(self, verdict: str) -> str:
+        """Of many processes, what the first one says."""
+        if not self.listeners.may_end or not self.setup.plan.spans_processes:
+            return verdict
+        voices = ["", *dict(self.limits.stop), CALLBACK]
+        return voices[int(self.agreed(voices.index(verdict)))]
 
     def _advanced(self, count: int) -> Any:
         return self.program.advance(self.carry, self.step, np.int32(count))
@@ -294,12 +319,16 @@ def drive(program: Program, store: Store | None, progress: Progress) -> Finished
     becomes `Interrupted`, an error of a callback stays what it is.
     """
     run = _Run(program, store, progress)
-    with held_back() as interrupt:
+    with held_back() as interrupt, contextlib.ExitStack() as ending:
         run.resume()
+        run.begin_telling()
+        said = ["error"]
+        ending.callback(lambda: run.listeners.end(said[0]))
         run.compile()
         try:
-            stopped_by = _to_the_end(run, interrupt)
+            stopped_by = said[0] = _to_the_end(run, interrupt)
         except NonFiniteError:
+            said[0] = "divergence"
             raise
         except (Exception, KeyboardInterrupt) as error:
             second = type(error) is KeyboardInterrupt and interrupt.asked
@@ -359,13 +388,6 @@ def _interrupted(run: _Run) -> str:
     return f"{where}. Nothing was saved: a run with checkpoint= can be resumed"
 
 
-def put(value: Any, like: jax.Array) -> jax.Array:
-    """A saved array as a new one that lies where another one does."""
-    if isinstance(like.sharding, NamedSharding):
-        return jnp.copy(place(value, like.sharding))  # a block takes it over, and may not take the host's memory
-    return jnp.array(value)
-
-
 def arrays(history: dict[str, list[Any]]) -> dict[str, np.ndarray]:
     return {name: np.asarray(values) for name, values in history.items()}
 
@@ -383,10 +405,8 @@ def _steps_to_event(run: _Run) -> int:
 
 def _reached(run: _Run) -> str:
     limits = run.limits
-    if limits.tolerance is not None:
-        name, value = limits.tolerance
-        if np.all(run.history[name][-1] <= value):
-            return "tolerance"
+    if run.verdict:
+        return run.verdict
     if run.step >= limits.steps:
         return "steps"
     if limits.seconds is not None and run.steps_clock.seconds >= limits.seconds:

@@ -20,6 +20,7 @@ from wior.orders.bijection import LARGEST
 from wior.orders.substitutes import SHORT_PASSES
 from wior.problems import Problem
 from wior.running import visits
+from wior.running.stopping import Condition
 
 INDICES_IN_BLOCK = 2**18
 ROWS_OF_VISITS_IN_BLOCK = 2**19
@@ -39,7 +40,7 @@ class Limits:
     steps: int
     record_every: int
     seconds: float | None = None
-    tolerance: tuple[str, float] | None = None
+    stop: tuple[tuple[str, Condition], ...] = ()  # by the names that they have in `stopped_by`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,15 @@ import numpy as np
 
 from wior import tree
 from wior.algorithms.algorithm import Algorithm
-from wior.running import block
+from wior.algorithms.equipped import method_of
+from wior.running import block, position
 from wior.running.block import Carry
 from wior.running.divergence import why_non_finite
 from wior.running.feed import Feed
 from wior.running.joining import Collected
 from wior.running.measuring import compiled, measurement
 from wior.running.plan import start_at, stream_keys
+from wior.running.position import Position
 from wior.running.results import Finished, Result
 from wior.running.setup import Setup, run_key
 from wior.saving.checkpoint import describe_algorithm
@@ -32,12 +34,23 @@ class OneRun:
 
     def __init__(self, setup: Setup):
         self.setup, self.plan = setup, setup.plan
-        self.keys = self.plan.placed(stream_keys(self.plan, run_key(setup.given.seed)))
+        self.keys = self.plan.placed(stream_keys(self.plan, run_key(setup.seed)))
         self.problem = setup.problem.without_sources()
         self.feed = Feed(self.plan, setup.problem, self.keys, setup.limits.steps) if self.plan.window else None
         self._metrics = measurement(setup.given.metrics, setup.metrics_program)
+        if setup.start is not None:  # refuses a state of another shape
+            position.continued(setup.given.state, setup.start, jax.eval_shape(self._fresh), lambda value, like: value)
 
     def begin(self) -> Carry:
+        start = self.setup.start
+        if start is None:
+            return self._fresh()
+        lies_anywhere = self.plan.layout is None
+        fresh = jax.eval_shape(self._fresh) if lies_anywhere else self._fresh()
+        placed = (lambda value, like: jnp.array(value)) if lies_anywhere else position.put
+        return position.continued(self.setup.given.state, start, fresh, placed)
+
+    def _fresh(self) -> Carry:
         return block.begin(self.plan, self.problem, self.setup.algorithm, self.keys, self.setup.x, self.setup.y)
 
     def room(self, step: int, carry: Carry) -> int:
@@ -51,7 +64,11 @@ class OneRun:
         return block.one_run(self.plan, problem, self.setup.algorithm, carry, self.keys, start, count)
 
     def measure(self, carry: Carry) -> dict[str, Any]:
-        return self._metrics(carry.state.x, carry.state.y)
+        x, y = carry.state.x, carry.state.y
+        found = self._metrics(x, y)
+        for name, measure in self.setup.measures.items():
+            found = {**found, name: measure(x, y)}
+        return found
 
     def non_finite(self, carry: Carry) -> list[str]:
         """The names of the variables that are not finite."""
@@ -63,20 +80,30 @@ class OneRun:
 
     def describe(self) -> dict[str, Any]:
         """What tells this run from another one in a checkpoint folder."""
-        return {**self.setup.describe(), "seed": self.setup.given.seed}
+        return {**self.setup.describe(), "seed": self.setup.seed}
 
     def result(self, done: Finished) -> Result:
         state = done.carry.state
         return Result(
             x=state.x,
             y=state.y,
-            state=state,
+            state=position.at(state, self._position(done)),
             history=done.history,
             steps=done.step,
             steps_per_epoch=self.plan.steps_in_epoch,
             stopped_by=done.stopped_by,
             compile_seconds=done.compile_seconds,
             metric_seconds=done.metric_seconds,
+        )
+
+    def _position(self, done: Finished) -> Position:
+        return Position(
+            step=done.step,
+            seed=self.setup.seed,
+            run=position.depends_on(self.plan, type(method_of(self.setup.algorithm)).__name__),
+            seconds=float(done.seconds),
+            calls={name: np.asarray(number).item() for name, number in done.calls.items()},
+            memories=tuple(jax.tree.leaves(done.carry[1:])),
         )
 
     def close(self) -> None:
@@ -106,6 +133,16 @@ class ManyRuns:
             self._metrics = compiled(self._metrics, how, setup.metrics_program)
 
     def begin(self) -> Carry:
+        if self.setup.start is None:
+            return self._fresh()
+        lies_anywhere = self.plan.layout is None
+        fresh = jax.eval_shape(self._fresh) if lies_anywhere else self._fresh()
+        one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), fresh)
+        found = position.continued(self.setup.given.state, self.setup.start, one, lambda value, like: value)
+        each = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * self.runs[0]), found)
+        return each if lies_anywhere else jax.tree.map(position.put, each, fresh)
+
+    def _fresh(self) -> Carry:
         begin = functools.partial(block.begin, self.plan, self.setup.problem)
         return jax.vmap(lambda algorithm, keys: begin(algorithm, keys, self.setup.x, self.setup.y))(
             self._stacked, self._keys

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wior.running import showing
 from wior.running.block import Carry
 
 Tree = Any
@@ -22,9 +24,11 @@ class Finished:
     stopped_by: str
     compile_seconds: float
     metric_seconds: float
+    seconds: float  # of steps
+    calls: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
     """The end of a run, and how it went there.
 
@@ -33,17 +37,19 @@ class Result:
     x, y : tree of arrays
         The outer and the inner variables at the end.
     state : NamedTuple
-        The algorithm's own state: x, y and what else it carries, such as u.
+        The algorithm's own state: x, y and what else it carries, such as u. As the argument `state` of `wior.solve` it
+        continues the run; its attribute `position` says where that stands.
     history : dict of str to numpy.ndarray
         One entry for each record: `step`, `outer_passes`, `inner_passes`, `seconds`, the counted calls
         (`outer_gradients`, `inner_gradients`, `jacobian_products`, `hessian_products`, in examples, and
         `backward_passes`), and the metrics.
     steps : int
-        The steps that were made.
+        The steps that were made, those before a `state` included.
     steps_per_epoch : int
         The first step after which the passes over both data sets end together.
     stopped_by : str
-        "steps", "seconds" or "tolerance"; "interrupt", "error" or "divergence" in the `.result` of what was raised.
+        "steps", "seconds", "tolerance", "callback", or the condition of `stop` that held, as it is written, for example
+        "Patience('loss', 10)"; "interrupt", "error" or "divergence" in the `.result` of what was raised.
     compile_seconds : float
         The time that compiling took; it is not part of `history["seconds"]`.
     metric_seconds : float
@@ -74,8 +80,41 @@ class Result:
     compile_seconds: float
     metric_seconds: float
 
+    def __repr__(self) -> str:
+        return showing.of_result(self)
 
-@dataclasses.dataclass(frozen=True)
+    def to_frame(self) -> Any:
+        """The history as a data frame of pandas, which must be installed: a row for each record."""
+        return showing.frame(self.history)
+
+    def plot(self, against: str = "passes") -> Any:
+        """Every metric against passes over the outer data, or "seconds", or "steps".
+
+        Parameters
+        ----------
+        against
+            "passes", "seconds" or "steps".
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        return showing.plot(self.history, against)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the result into a folder, whole or not at all, for `wior.load`.
+
+        Parameters
+        ----------
+        folder
+            The folder. A result in it is replaced; what is something else is left as it is, with an error.
+        """
+        from wior.running import result_folder  # which makes results, and so knows this class
+
+        result_folder.save(self, folder)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class SweepResult:
     """Every run of a grid. Arrays have a first axis of settings and a second of seeds, then what they hold.
 
@@ -130,6 +169,9 @@ class SweepResult:
     best: dict[str, Any] | None = None
     best_index: int | None = None
     best_by: str | None = None
+
+    def __repr__(self) -> str:
+        return showing.of_sweep(self)
 
     def final(self, metric: str) -> np.ndarray:
         """The last value of a metric, (settings, seeds)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,19 @@ from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.problems.movement import unmoved
 from wior.problems.moving import Constraints
+from wior.running import position
 from wior.running.arguments import Arguments, both, check_tolerance, demand_algorithm, not_streamed, posed_for
 from wior.running.block import make_room
-from wior.running.measuring import describe_metrics, metric_names, metrics_program
+from wior.running.listeners import check_listeners
+from wior.running.measuring import ALWAYS, describe_metrics, metric_names, metrics_program
 from wior.running.plan import LEVELS, Limits, Plan, make_plan
+from wior.running.position import Position
 from wior.running.step_fingerprint import as_now
+from wior.running.stopping import AtMost, Condition, demand_columns, listed
 from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree, describe_value
 
 Tree = Any
+Metric = Callable[[Tree, Tree], Any]
 
 MOST_REMEMBERED = 256
 
@@ -50,6 +56,14 @@ class Setup:
     constraints: Constraints
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
+    measures: Mapping[str, Metric] = dataclasses.field(default_factory=dict)  # what conditions measure besides
+    start: Position | None = None  # of a run that continues another one, where that stood
+
+    @property
+    def seed(self) -> int:
+        """The seed that chooses the examples."""
+        assert self.given.seed is not None  # `prepare` has seen to it
+        return int(self.given.seed)
 
     def drawn(self, step: int) -> tuple[float, float]:
         """Passes over the outer and the inner data after `step` steps, all streams together."""
@@ -74,6 +88,11 @@ class Setup:
             )
             asked = {"mesh": layout.describe(), "length and records": limits, "checkpoint": [checkpoint is None, saves]}
             hosts.demand_same({**self.describe(), **more, **asked, "jax": jax_settings})
+            if self.measures:
+                raise ValueError(
+                    f"stop: {' and '.join(self.measures)} cannot be measured in a run of many processes; leave out "
+                    "that condition"
+                )
         cut = {s.level: s.batch for s in self.plan.streams} if self.cut is None else zip(LEVELS, self.cut, strict=True)
         splits = [RowsToSplit(f"the {level} batch of", size) for level, size in dict(cut).items()]
         layout.demand_fit(splits, self.problem, self.x, self.y)
@@ -103,6 +122,7 @@ class Setup:
             "y0": describe_tree(self.y),
             "metrics": self.metrics,
             "jax": jax.__version__,
+            **({} if self.start is None else {"start": position.describe(self.given.state, self.start)}),
         }
 
     def equipped(self, algorithm: Algorithm) -> Algorithm:
@@ -122,8 +142,8 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
             f"{type(problem).__name__}"
         )
     demand_algorithm(algorithm)
-    if isinstance(given.seed, bool) or not isinstance(given.seed, (int, np.integer)):
-        raise TypeError(f"seed must be an integer, got {given.seed!r}")
+    given, start = _seeded(given)
+    check_listeners(given.callback, given.loggers)
     x, y = checks.floating("x0", x0), checks.floating("y0", y0)
     orders = both("order", given.order, problem, named)
     sizes = both("batch_size", given.batch_size, problem, checks.positive_integer)
@@ -135,9 +155,13 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     method = equipped(algorithm, constraints, x, y)
     program = metrics_program(given.metrics, x, y)
     metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
-    names = metric_names(given.metrics, x, y, program is not None)
+    conditions = listed(given.stop)
+    measures = {name: measure for one in conditions for name, measure in one.measures(problem).items()}
+    names = _with_measures(metric_names(given.metrics, x, y, program is not None), measures)
     plan = make_plan(posed, method, orders, batches, 2**31)
-    limits = _limits(given, plan.steps_in_epoch, names)
+    if start is not None:
+        position.demand_same_order(start, plan, type(algorithm).__name__)
+    limits = _limits(given, plan.steps_in_epoch, names, start)
     plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
     try:
         plan = as_now(plan, posed.without_sources(), method, x, y, batches)
@@ -160,7 +184,29 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
         given=given,
         constraints=constraints,
         cut=sizes if algorithm.fixed_batches else None,
+        measures=measures,
+        start=start,
     )
+
+
+def _seeded(given: Arguments) -> tuple[Arguments, Position | None]:
+    """The arguments with a seed, which is that of the state where the run continues one."""
+    seed = given.seed
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
+        raise TypeError(f"seed must be an integer, got {seed!r}")
+    if given.state is None:
+        return (given if seed is not None else dataclasses.replace(given, seed=0)), None
+    start = position.position_of(given.state)
+    if seed is not None and seed != start.seed:
+        raise ValueError(f"seed is {seed}, and state was reached with seed {start.seed}; leave out seed")
+    return dataclasses.replace(given, seed=start.seed), start
+
+
+def _with_measures(names: tuple[str, ...], measures: Mapping[str, Any]) -> tuple[str, ...]:
+    for name in measures:
+        if name in names:
+            raise ValueError(f"metrics may not use the name {name!r}, which a condition of stop measures")
+    return (*names, *measures)
 
 
 def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tuple[int, int]) -> tuple[Any, Any]:
@@ -175,20 +221,27 @@ def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tupl
     return InFixedBatches(posed, sizes), (1, 1)
 
 
-def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...]) -> Limits:
+def _limits(given: Arguments, steps_in_epoch: int, names: tuple[str, ...], start: Position | None) -> Limits:
     if (given.steps is None) == (given.epochs is None):
         raise ValueError(f"give either steps or epochs, got steps={given.steps!r} and epochs={given.epochs!r}")
     if given.record_every is not None:
         checks.positive_integer("record_every", given.record_every)
     if given.seconds is not None:
         checks.positive_number("seconds", given.seconds)
+    conditions = listed(given.stop)
+    demand_columns(conditions, (*ALWAYS, *names))
+    stop: list[tuple[str, Condition]] = [(repr(one), one) for one in conditions]
     if given.tolerance is not None:
         check_tolerance(given.tolerance, names)
+        stop.insert(0, ("tolerance", AtMost(*given.tolerance)))
     if given.steps is not None:
         total = checks.positive_integer("steps", given.steps)
     else:
         total = checks.positive_integer("epochs", given.epochs) * steps_in_epoch
-    return Limits(total, given.record_every or -(-total // 100), given.seconds, given.tolerance)
+    every, seconds = given.record_every or -(-total // 100), given.seconds
+    if start is not None:  # as many more
+        total, seconds = total + start.step, None if seconds is None else seconds + start.seconds
+    return Limits(total, every, seconds, tuple(stop))
 
 
 _movement: dict[Any, list[str]] = {}  # the sentences for each program, which are the same for the same one

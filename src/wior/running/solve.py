@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,19 @@ from jax.sharding import Mesh
 
 from wior.algorithms.algorithm import Algorithm
 from wior.devices.layout import Layout, as_layout
+from wior.loggers import Logger
 from wior.orders import RandomReshuffling
 from wior.problems import Problem
 from wior.running import loop
 from wior.running.arguments import Arguments, Orders, as_checkpoint, title
+from wior.running.listeners import Callback
 from wior.running.measuring import Metrics
+from wior.running.position import begin_at
 from wior.running.program import OneRun
 from wior.running.progress import Progress
 from wior.running.results import Result
 from wior.running.setup import prepare
+from wior.running.stopping import Condition
 from wior.saving.checkpoint import Checkpoint
 
 Tree = Any
@@ -27,8 +32,8 @@ Tree = Any
 def solve(
     problem: Problem,
     algorithm: Algorithm,
-    x0: Tree,
-    y0: Tree,
+    x0: Tree = None,
+    y0: Tree = None,
     *,
     order: Orders = RandomReshuffling(),
     batch_size: int | tuple[int, int] = 64,
@@ -36,9 +41,13 @@ def solve(
     steps: int | None = None,
     seconds: float | None = None,
     tolerance: tuple[str, float] | None = None,
-    seed: int = 0,
+    stop: Condition | Sequence[Condition] | None = None,
+    seed: int | None = None,
     metrics: Metrics | None = None,
     record_every: int | None = None,
+    callback: Callback | None = None,
+    loggers: Sequence[Logger] = (),
+    state: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Progress = False,
     mesh: Mesh | Layout | None = None,
@@ -63,25 +72,38 @@ def solve(
     algorithm
         The method with its hyper-parameters, such as `wior.WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1)`.
     x0, y0
-        The start: arrays, or trees of arrays.
+        The start: arrays, or trees of arrays. Left out with `state`.
     order
         The order of the examples: one of `wior.orders`, its name, or a pair (outer, inner).
     batch_size
         The examples in a batch, or a pair (outer, inner).
     epochs, steps
-        The length of the run, one of the two. An epoch is the paper's: the first step after which the passes over both
-        data sets end together.
+        The length of the run, one of the two; with `state`, how much longer it becomes. An epoch is the paper's: the
+        first step after which the passes over both data sets end together.
     seconds
         Ends the run when its steps have taken this many seconds.
     tolerance
-        The name of a metric and a value: ends the run at the first record where the metric is not above it.
+        The name of a metric and a value: ends the run at the first record where the metric is not above it, as
+        `stop=wior.stop.AtMost(name, value)` does, with "tolerance" in `stopped_by`.
+    stop
+        Conditions of `wior.stop` that end the run, one or a list: the first that holds, and `stopped_by` names it.
     seed
-        Chooses the examples.
+        Chooses the examples; 0 where it is not given, or the seed of `state`.
     metrics
         A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every
         `record_every` steps and at the end.
     record_every
         The steps from one record of `history` to the next. Without it, a hundredth of the run.
+    callback
+        A function `callback(record)` that is told each record, a dictionary of numbers, and may end the run by
+        returning True; `stopped_by` is then "callback".
+    loggers
+        A list of `wior.loggers`, which receive each record.
+    state
+        The `state` of an earlier result, from which the run continues: x, y, u and what else the method carries, the
+        place in the order, and what an order has learned. So 50 steps and 50 more are 100 steps, bit for bit. Step
+        sizes, losses and the values of the data may be others; method, order, batch sizes, seed and the numbers of
+        examples may not. `history` begins where the earlier one ended.
     checkpoint
         A folder, or a `wior.Checkpoint`, in which the run saves itself and from which the same call resumes; the
         numbers at the end are the same.
@@ -108,7 +130,7 @@ def solve(
 
     Notes
     -----
-    An error raised in `metrics` or `progress` keeps its type; its `.result` is what the run had reached.
+    An error raised in `metrics`, `callback` or `progress` keeps its type; its `.result` is what the run had reached.
 
     Examples
     --------
@@ -124,14 +146,35 @@ def solve(
     ... )  # fmt: skip
     >>> bool(result.history["loss"][-1] < result.history["loss"][0])
     True
+
+    It continues from where it was:
+
+    >>> longer = wior.solve(problem, algorithm, state=result.state, order="herding", batch_size=8, steps=100)
+    >>> longer.steps, longer.history["step"][:2].tolist()
+    (300, [200, 201])
     """
+    x0, y0 = begin_at(x0, y0, state)
     layout = as_layout(mesh)
     if layout is not None:
         problem, x0, y0 = layout.received(problem, x0, y0)
-    given = Arguments(order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every)
+    given = Arguments(
+        order,
+        batch_size,
+        epochs,
+        steps,
+        seconds,
+        tolerance,
+        seed,
+        metrics,
+        record_every,
+        stop,
+        callback,
+        loggers,
+        state,
+    )
     setup = prepare(problem, algorithm, x0, y0, given)
     if layout is not None:
-        setup = setup.on(layout, {"seed": seed}, checkpoint)
+        setup = setup.on(layout, {"seed": setup.seed}, checkpoint)
     with contextlib.closing(OneRun(setup)) as program:
         done = loop.run(program, as_checkpoint(checkpoint), progress, title(algorithm, order))
         return program.result(done)

@@ -22,6 +22,7 @@ from wior.running import loop
 from wior.running.arguments import Arguments, Orders, as_checkpoint, demand_algorithm, title
 from wior.running.joining import Collected, Grid, with_best
 from wior.running.measuring import Metrics
+from wior.running.position import begin_at, position_of
 from wior.running.program import ManyRuns
 from wior.running.progress import Progress
 from wior.running.results import SweepResult
@@ -32,16 +33,17 @@ Tree = Any
 Values = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 LARGE_ON_A_CPU = 2048
+SEEDS = 5  # where their number is not given
 
 
 def sweep(
     problem: Problem,
     algorithm: Algorithm,
-    x0: Tree,
-    y0: Tree,
+    x0: Tree = None,
+    y0: Tree = None,
     *,
     grid: Values,
-    seeds: int | Sequence[int] = 5,
+    seeds: int | Sequence[int] | None = None,
     best_by: str | None = None,
     largest: bool = False,
     order: Orders = RandomReshuffling(),
@@ -50,6 +52,7 @@ def sweep(
     steps: int | None = None,
     metrics: Metrics | None = None,
     record_every: int | None = None,
+    state: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Progress = False,
     side_by_side: bool | None = None,
@@ -68,14 +71,17 @@ def sweep(
         Names of hyper-parameters and the values to try, in place of the algorithm's own; or a list of settings, for
         combinations that are not a product.
     seeds
-        How many seeds, counted from 0, or a list of them. Each setting runs with each.
+        How many seeds, counted from 0, or a list of them. Each setting runs with each. Without it, five; with `state`,
+        the seed of that state, which is then the only one there can be.
     best_by
         The name of a metric. The setting whose mean over seeds at the end is smallest is `result.best`; a setting of
         which any run diverged is never the best.
     largest
         Whether the largest mean is the best.
     order, batch_size, epochs, steps, metrics, record_every, progress
-        As in `wior.solve`.
+        As in `wior.solve`. There is no `stop`: all settings make the same steps, so that they can be compared.
+    state
+        The `state` of a `Result`, from which all settings continue, as in `wior.solve`.
     checkpoint
         As in `wior.solve`; of a grid of many programs, each has a folder of its own inside.
     side_by_side
@@ -113,12 +119,14 @@ def sweep(
     >>> found.best, found.history["loss"].shape
     ({'outer_lr': 0.05}, (3, 2, 21))
     """
+    x0, y0 = begin_at(x0, y0, state)
     layout = _layout(problem, mesh)
     if layout is not None:
         problem, x0, y0 = layout.received(problem, x0, y0)
-    chosen, settings = seed_list(seeds), grid_settings(algorithm, grid)
+    chosen, settings = _seeds(seeds, state), grid_settings(algorithm, grid)
     runs = Grid(settings, [dataclasses.replace(algorithm, **setting) for setting in settings], chosen)
     given = Arguments(order, batch_size, epochs, steps, seed=chosen[0], metrics=metrics, record_every=record_every)
+    given = dataclasses.replace(given, state=state)
     programs = runs.by_program()
     # one setup for each program: a field that is part of it may change the plan
     setups = [prepare(problem, runs.algorithms[members[0]], x0, y0, given) for members in programs]
@@ -159,6 +167,18 @@ def seed_list(seeds: int | Sequence[int]) -> list[int]:
     if not chosen or len(set(chosen)) != len(chosen):
         raise ValueError(f"seeds must be different integers, at least one, got {seeds!r}")
     return chosen
+
+
+def _seeds(seeds: int | Sequence[int] | None, state: Any) -> list[int]:
+    if state is None:
+        return seed_list(SEEDS if seeds is None else seeds)
+    own = position_of(state).seed
+    if seeds is not None and seed_list(seeds) != [own]:
+        raise ValueError(
+            f"seeds is {seeds!r}, and state was reached with seed {own}: its place in the order is that of no other "
+            "seed; leave out seeds"
+        )
+    return [own]
 
 
 def grid_settings(algorithm: Algorithm, grid: Values) -> list[dict[str, Any]]:
