@@ -119,18 +119,18 @@ def function(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function, got {value!r} of type {type(value).__name__}")
 
 
-def arity(name: str, value: Callable[..., Any], parameters: tuple[str, ...]) -> None:
-    """Demands a function that can be called with these arguments, by position."""
+def arity(name: str, value: Callable[..., Any], parameters: tuple[str, ...], by_name: tuple[str, ...] = ()) -> None:
+    """Demands a function that can be called with these arguments, by position, and some by name."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):  # some functions do not say
         return
     try:
-        signature.bind(*parameters)
+        signature.bind(*parameters, **dict.fromkeys(by_name))
     except TypeError as error:
         given = f"{getattr(value, '__name__', type(value).__name__)}{signature}"
         raise TypeError(
-            f"{name} is called as {name}({', '.join(parameters)}), and the function given is {given} ({error}); "
+            f"{name} is called as {name}({', '.join((*parameters, *by_name))}), and the function given is {given} ({error}); "
             "let it take these arguments in this order"
         ) from None
 

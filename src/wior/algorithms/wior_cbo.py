@@ -110,7 +110,7 @@ class WiORCBO(Algorithm):
             inner_point, outer_point = represented.at(state.x)
 
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
-                zeta = jax.tree.map(lambda leaf: leaf[index], rows)
+                zeta = oracle.rows_at(rows, index)
                 point = oracle.rows_of(inner_point, problem.represent is not None, index)
                 f_y = oracle.conditional_outer_y(problem, outer_point, y, xi, weights)
                 g_y, g_yy_u = oracle.conditional_inner(problem, point, y, u, zeta, weights)

@@ -30,6 +30,7 @@ from wior.oracle.conditional import (
     conditional_outer_x,
     conditional_outer_y,
     represent_batch,
+    rows_at,
     rows_of,
     spread,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "outer_gradients",
     "repeat",
     "represent_batch",
+    "rows_at",
     "rows_of",
     "scan",
     "shapes",

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from wior import tree
 from wior.oracle.tally import count
 from wior.problems.inner_sets import weighted_mean
+from wior.problems.keys import examples_of, rows_alone, rows_at
 
 Tree = Any
 
@@ -43,6 +44,7 @@ def represent_batch(
     Both take one pass. The way back takes ∇_x f and ∇²_xy g u of every example with respect to what was seen, (B, ...),
     and returns the mean of their differences with respect to x.
     """
+    xi, rows = rows_alone(xi), rows_alone(rows)  # a representation takes no key
     examples, n = jax.tree.leaves(rows)[0].shape[:2]
 
     def forward(x: Tree) -> Representations:
@@ -141,14 +143,15 @@ def conditional_map_gradient(problem: Any, y: Tree, xi: Tree, weights: jax.Array
 
 def rows_of(point: Tree, represented: bool, index: jax.Array) -> Tree:
     """What the loss sees of x at some rows: rows of a representation, or x itself."""
-    return jax.tree.map(lambda a: a[index], point) if represented else point
+    return jax.tree.map(lambda a: a[examples_of(index)], point) if represented else point
 
 
 def spread(cotangent: Tree, point: Tree, represented: bool, index: jax.Array) -> Tree:
     """A cotangent of `rows_of(point, represented, index)` as one of the point itself."""
     if not represented:
         return cotangent
-    return jax.tree.map(lambda all_rows, rows: jnp.zeros_like(all_rows).at[index].add(rows), point, cotangent)
+    at = examples_of(index)
+    return jax.tree.map(lambda all_rows, rows: jnp.zeros_like(all_rows).at[at].add(rows), point, cotangent)
 
 
 def conditional_map_and_pullback(problem: Any, x: Tree, rows: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks
+from wior.problems.keys import Indices, Rows
+from wior.problems.losses import KEY, STATE, Asking, asked_by, holds_arrays, must_have, takes_key
 from wior.problems.per_example import has_rows, is_per_example, take
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered, is_streamed, no_rows
@@ -27,6 +29,7 @@ from wior.streaming.gathered import Gathered, is_streamed, no_rows
 Tree = Any
 Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # losses by name, and arguments to call them with
 Batches = tuple[int, int] | None  # the rows of an outer and of an inner batch; None where they are not known
+LOSSES = ("outer", "inner", "objective")  # the names that losses have in the classes of problems
 LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
@@ -36,7 +39,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     data : tree of arrays
-        The rows, as a loss receives them.
+        The rows, as the losses of the problem receive them. Where a loss takes a key, that of the batch is with them.
     examples : jax.Array
         (rows,), their indices in the data set: those of their `PerExample` rows.
 
@@ -114,8 +117,8 @@ class Problem:
         data = tuple(getattr(self, name) for name in self._data)
         losses = tuple(getattr(self, name) for name in self._losses)
         # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
-        return (*data, *(loss if _holds_arrays(loss) else None for loss in losses)), tuple(
-            None if _holds_arrays(loss) else loss for loss in losses
+        return (*data, *(loss if holds_arrays(loss) else None for loss in losses)), tuple(
+            None if holds_arrays(loss) else loss for loss in losses
         )
 
     @classmethod
@@ -139,12 +142,44 @@ class Problem:
     def _prepare(self) -> None:
         """Checks the losses and puts the data on the device; the classes' `__post_init__`."""
         for name in self._losses:
-            if getattr(self, name) is not None or name in ("outer", "inner", "objective"):
+            if getattr(self, name) is not None or name in LOSSES:
                 checks.function(name, getattr(self, name))
-                checks.arity(name, getattr(self, name), self._arguments[name])
+                checks.arity(name, getattr(self, name), self._arguments[name], self._asked(name))
+        self._hand_over()
         for name in self._data:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
+
+    def _asked(self, name: str) -> tuple[str, ...]:
+        """What a loss takes beside its arguments."""
+        loss, state = getattr(self, name), getattr(self, "model_state", None)
+        if isinstance(loss, Asking) or name not in LOSSES:
+            return ()
+        asks = asked_by(loss, self._arguments[name])
+        if STATE in asks and state is None:
+            if must_have(loss, STATE):
+                raise TypeError(
+                    f"{name} has a parameter `state`, and {_no_model_state(self)}"
+                )
+            asks = tuple(each for each in asks if each != STATE)
+        return asks
+
+    def _hand_over(self) -> None:
+        """Lets losses that take a key or a model state be called as all others are."""
+        state = getattr(self, "model_state", None)
+        own = {name: getattr(self, name) for name in self._losses if name in LOSSES}
+        asks = {name: loss.asks if isinstance(loss, Asking) else self._asked(name) for name, loss in own.items()}
+        if not any(asks.values()):
+            return
+        # of all losses: where one takes a key, the batches of all of them have one
+        for name, loss in own.items():
+            bare = loss.loss if isinstance(loss, Asking) else loss
+            object.__setattr__(self, name, Asking(bare, asks[name], name, state if STATE in asks[name] else None))
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether a loss takes a key of `jax.random`, so that batches have one."""
+        return any(takes_key(getattr(self, name)) for name in LOSSES if name in self._losses)
 
     def sizes(self) -> dict[str, int]:
         """The number of examples at each level.
@@ -252,7 +287,10 @@ class Problem:
         raise NotImplementedError
 
 
-def batch_of(data: Tree, index: jax.Array) -> Batch:
+def batch_of(data: Tree, index: Any) -> Batch:
+    if isinstance(index, Indices):
+        batch = batch_of(data, index.examples)
+        return Batch(Rows(batch.data, index.key), batch.examples)
     if isinstance(data, Gathered):
         return Batch(batch_of(data.rows, index).data, take(data.examples, index))
     return Batch(jax.tree.map(lambda rows: take(rows, index), data), index)
@@ -267,8 +305,13 @@ def shapes_of(problem: Any, batches: Batches, *draws: str) -> tuple[Any, ...]:
     )
 
 
-def _holds_arrays(loss: Any) -> bool:
-    return callable(loss) and not jax.tree_util.all_leaves([loss])
+def _no_model_state(problem: Problem) -> str:
+    if "model_state" in problem.__dict__:
+        return "the problem has no model_state: give the state before the first step, model_state=..."
+    return (
+        f"a {type(problem).__name__} problem carries none; only Bilevel problems have a model_state. Let it be a part "
+        "of y, or leave it out"
+    )
 
 
 def check_scalars(calls: Calls) -> None:
