@@ -34,7 +34,15 @@ from wior.instruments.communication import Communication, communication
 from wior.instruments.hypergradient import HyperGradient, hypergradient
 from wior.instruments.methods import Method, methods
 from wior.instruments.order_error import OrderError, order_error, plot_order_errors
-from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax, Problem
+from wior.problems import (
+    Bilevel,
+    Compositional,
+    ConditionalBilevel,
+    ConditionalCompositional,
+    Minimax,
+    Problem,
+    constraints,
+)
 from wior.problems.per_example import PerExample
 from wior.running.interruption import Interrupted
 from wior.running.loop import NonFiniteError
@@ -81,6 +89,7 @@ __all__ = [
     "baselines",
     "check",
     "communication",
+    "constraints",
     "hypergradient",
     "methods",
     "order_error",

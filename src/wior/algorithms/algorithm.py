@@ -19,10 +19,11 @@ import jax.numpy as jnp
 from wior import checks
 from wior.problems import Problem
 from wior.problems.keys import Indices
+from wior.problems.moving import Mover, Optimizer, is_optimizer
 
 Tree = Any
 Schedule = Callable[[Any], Any]
-Rate = float | Schedule
+Rate = float | Schedule | Optimizer
 Check = Callable[[str, Any], Any]
 
 
@@ -223,9 +224,10 @@ class Algorithm:
     """What every method is: hyper-parameters, and two pure functions, `init` and `step`.
 
     A method of your own is a frozen dataclass that inherits from this class. Its fields are the hyper-parameters.
-    Fields named `*_lr` are step sizes: positive numbers, or schedules, which are functions of the step number. Other
-    fields are `number(default, check)` or, where they change the compiled program, `static(default, check)`. It says
-    which class of problems it `solves` and which of its `step_sizes` moves which variable of the state.
+    Fields named `*_lr` are step sizes: positive numbers, schedules, which are functions of the step number, or, where
+    `descend` moves a variable by them, optimizers of optax. Other fields are `number(default, check)` or, where they
+    change the compiled program, `static(default, check)`. It says which class of problems it `solves` and which of its
+    `step_sizes` moves which variable of the state.
 
     Examples
     --------
@@ -263,6 +265,7 @@ class Algorithm:
 
     solves: ClassVar[type[Problem]]
     step_sizes: ClassVar[dict[str, str]]  # which step size moves which variable of the state, for error messages
+    moves: ClassVar[dict[str, str] | None] = None  # the variables that `descend` moves; None: those of `step_sizes`
     paper: ClassVar[str] = ""
     fixed_batches: ClassVar[bool] = False  # whether the data are cut into batches once, and an order runs over these
     takes_large_batches: ClassVar[bool] = False  # whether some steps take more examples than a batch has
@@ -275,10 +278,25 @@ class Algorithm:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if is_optimizer(value) and field.name in set(self.moved().values()):
+                continue
             if field.name.endswith("_lr"):
                 checks.step_size(field.name, value)
             elif "check" in field.metadata:
                 field.metadata["check"](field.name, value)
+
+    @classmethod
+    def moved(cls) -> dict[str, str]:
+        """Which step size moves which variable by `descend`: those that an optimizer or a constraint may have.
+
+        Returns
+        -------
+        dict
+            By the name of the variable ("x", "y", "u", "z") the name of the field.
+        """
+        if cls.moves is not None:
+            return cls.moves
+        return {variable: field for variable, field in cls.step_sizes.items() if variable in ("x", "y", "u", "z")}
 
     @property
     def batch_kinds(self) -> BatchKinds:
@@ -337,7 +355,7 @@ class Algorithm:
             value = getattr(self, field.name)
             # inf stands for no bound, and the program without a projection is shorter
             absent = value is None or (isinstance(value, float) and math.isinf(value))
-            if field.metadata.get("static") or callable(value) or absent:
+            if field.metadata.get("static") or callable(value) or is_optimizer(value) or absent:
                 fixed.append((field.name, value))
             else:
                 numbers.append(value)
@@ -354,13 +372,19 @@ class Algorithm:
 
 
 def at_step(rate: Any, step: jax.Array) -> Any:
-    """The value of a step size at a step: the number itself, or what the schedule gives."""
+    """The value of a step size at a step: the number itself, or what the schedule gives; an optimizer as it is."""
+    if isinstance(rate, Mover):
+        return rate.at(step)
     # signed: a schedule that subtracts from its step must be able to go below zero
     return rate(step.astype(jnp.int32)) if callable(rate) else rate
 
 
 def decayed(rate: Any, step: jax.Array, power: Any, delay: Any = 1.0) -> Any:
-    """A number that falls as (1 + step/delay)^−power from its own value on; a schedule is taken as it is."""
+    """A number that falls as (1 + step/delay)^−power from its own value on; others are taken as they are."""
+    if isinstance(rate, Mover) and not (is_optimizer(rate.rate) or callable(rate.rate)):
+        return dataclasses.replace(rate, rate=decayed(rate.rate, step, power, delay))
+    if isinstance(rate, Mover):
+        return rate.at(step)
     if callable(rate):
         return at_step(rate, step)
     return rate * (1 + step.astype(jnp.result_type(float)) / delay) ** -power

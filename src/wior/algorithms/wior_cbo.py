@@ -89,6 +89,7 @@ class WiORCBO(Algorithm):
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
+    moves = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
     paper = "Li, Huang, NeurIPS 2024"
 
     @property

@@ -85,6 +85,7 @@ class WiORCComp(Algorithm):
 
     solves = ConditionalCompositional
     step_sizes = {"x": "outer_lr"}
+    moves = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
     paper = "Li, Huang, NeurIPS 2024"
 
     @property

@@ -71,6 +71,7 @@ class AIDCG(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "inner_lr"}
+    moves = {"x": "outer_lr", "y": "inner_lr"}
     paper = "Grazzi, Franceschi, Pontil, Salzo, ICML 2020"
 
     @property

@@ -22,6 +22,7 @@ from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, 
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.parts.penalty import plus
 from wior.problems import Bilevel
+from wior.problems.moving import of_variable
 from wior.problems.per_example import descend, shared_part, squared_norm
 
 Tree = Any
@@ -71,6 +72,7 @@ class BOME(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "outer_lr"}
+    moves = {"x": "outer_lr", "y": "outer_lr", "z": "inner_lr"}
     adds_outer_to_y = True
     paper = "Ye, Liu, Wright, Stone, Liu, NeurIPS 2022"
 
@@ -94,4 +96,4 @@ class BOME(Algorithm):
         weight = jnp.where(squared > 0, jnp.maximum(weight, 0), 0)
         d_x, d_y = plus(f, weight, q)
         seen = Seen((one((f[1], f[0])),), (seen_z, one((g_y, shared_part(x, q[0])))))
-        return State(descend(x, outer_lr, d_x, zeta.examples), descend(y, outer_lr, d_y)), seen
+        return State(descend(x, outer_lr, d_x, zeta.examples), descend(y, of_variable(outer_lr, "y"), d_y)), seen

@@ -79,6 +79,7 @@ class DLSGD(Algorithm):
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
+    moves = {"x": "outer_lr", "y": "inner_lr"}
     paper = "Hu, Wang, Xie, Krause, Kuhn, NeurIPS 2023"
 
     @property

@@ -75,6 +75,7 @@ class Reverse(Algorithm):
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr"}
+    moves = {"x": "outer_lr"}  # it differentiates through its inner steps, and knows the derivative of plain ones
     paper = "Franceschi, Donini, Frasconi, Pontil, ICML 2017"
 
     @property

@@ -26,6 +26,7 @@ from wior.algorithms.parts import estimators, linear_systems
 from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.algorithms.parts.recursive import steps_in_pass
 from wior.problems import Bilevel
+from wior.problems.moving import only_when
 from wior.problems.per_example import descend, has_rows, shared_part, with_rows_of, without_rows
 
 Tree = Any
@@ -137,7 +138,7 @@ class VRBO(Algorithm):
             old, old_g_y = evaluate(with_rows_of(x, old_x), old_y, batch)
             d_x = estimators.remembered(d_x, estimators.spider(d_x, new.direction, old.direction))
             d_y = estimators.spider(d_y, g_y, old_g_y)
-            moved = descend(y, inner_lr * moves, d_y)
+            moved = descend(y, only_when(moves, inner_lr), d_y)
             return (without_rows(x), y, moved, d_x, d_y), (new, g_y)
 
         moves = jnp.arange(batches) < self.inner_steps

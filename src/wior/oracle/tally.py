@@ -3,7 +3,8 @@
 Gradients and products are counted in examples (the paper's Gc(f), Gc(g), JV and HV), backward passes as passes.
 A count that is known while tracing is a Python integer and costs nothing at run time;
 one that depends on the data (ragged inner sets, say) is carried through the loop. `scan`, `repeat`, `cond` and `vmap`
-below are jax's, and multiply what their bodies count, or count the side that was taken.
+below are jax's, and multiply what their bodies count, or count the side that was taken. They carry what `carried`
+holds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from wior.problems import carried
 
 CALLS = ("outer_gradients", "inner_gradients", "jacobian_products", "hessian_products", "backward_passes")
 
@@ -73,7 +76,7 @@ def count(passes: int, examples: Any, *names: str) -> None:
 
 def shapes(function: Callable[..., Any], *args: Any) -> Any:
     """`jax.eval_shape`; what the function calls is not counted."""
-    with counting():
+    with counting(), carried.carrying(carried.held()):
         return jax.eval_shape(function, *args)
 
 
@@ -93,16 +96,17 @@ def scan(body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any) -> tup
     known: dict[str, int] = {}
 
     def counted(carry: Any, x: Any) -> tuple[Any, Any]:
-        inside, running = carry
-        with counting() as tally:
+        inside, running, held = carry
+        with counting() as tally, carried.carrying(held) as now:
             inside, out = body(inside, x)
         known.update(tally.known)
         running = {
             name: running[name] + tally.traced[name] if name in tally.traced else running[name] for name in CALLS
         }
-        return (inside, running), out
+        return (inside, running, now), out
 
-    (final, running), outs = lax.scan(counted, (init, Tally().running()), xs)
+    (final, running, held), outs = lax.scan(counted, (init, Tally().running(), carried.held()), xs)
+    carried.put_all(held)
     _add({name: number * length for name, number in known.items()}, running)
     return final, outs
 
@@ -111,13 +115,15 @@ def repeat(times: jax.Array, body: Callable[[jax.Array, Any], Any], init: Any) -
     """`body(i, carry)` for i = 0 … times − 1, where only a run knows `times`; the calls of every turn are counted."""
 
     def counted(i: jax.Array, carry: Any) -> Any:
-        inside, running = carry
-        with counting() as tally:
+        inside, running, held = carry
+        with counting() as tally, carried.carrying(held) as now:
             inside = body(i, inside)
-        return inside, jax.tree.map(jnp.add, running, tally.everything())
+        return inside, jax.tree.map(jnp.add, running, tally.everything()), now
 
-    final, running = lax.fori_loop(jnp.int32(0), times.astype(jnp.int32), counted, (init, no_calls()))
+    start = (init, no_calls(), carried.held())
+    final, running, held = lax.fori_loop(jnp.int32(0), times.astype(jnp.int32), counted, start)
     add_calls(running)
+    carried.put_all(held)
     return final
 
 
@@ -125,27 +131,32 @@ def cond(condition: jax.Array, chosen: Callable[..., Any], otherwise: Callable[.
     """`lax.cond` whose calls are those of the side that was taken."""
 
     def counted(side: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*operands: Any) -> Any:
-            with counting() as tally:
+        def run(held: carried.Held, *operands: Any) -> Any:
+            with counting() as tally, carried.carrying(held) as now:
                 out = side(*operands)
-            return out, tally.everything()
+            return out, tally.everything(), now
 
         return run
 
-    out, running = lax.cond(condition, counted(chosen), counted(otherwise), *operands)
+    out, running, held = lax.cond(condition, counted(chosen), counted(otherwise), carried.held(), *operands)
     add_calls(running)
+    carried.put_all(held)
     return out
 
 
 def vmap(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.vmap` over the first axis of every argument, whose calls are counted once for each row."""
+    """`jax.vmap` over the first axis of every argument, whose calls are counted once for each row.
+
+    Every row begins with what is carried, and its changes end with it: an inner problem that starts anew has optimizers
+    that start anew.
+    """
 
     def mapped(*args: Any) -> Any:
         rows = jax.tree.leaves(args)[0].shape[0]
         known: dict[str, int] = {}
 
         def one(*row: Any) -> Any:
-            with counting() as tally:
+            with counting() as tally, carried.carrying(carried.held()):
                 out = function(*row)
             known.update(tally.known)
             return out, tally.running()

@@ -48,6 +48,10 @@ class InFixedBatches(Problem):
         return self.problem.inner
 
     @property
+    def model_state(self) -> Any:  # type: ignore[override]
+        return self.problem.model_state
+
+    @property
     def takes_key(self) -> bool:
         return self.problem.takes_key
 

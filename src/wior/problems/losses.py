@@ -14,11 +14,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from wior import checks
+from wior.problems import carried
 from wior.problems.keys import Rows
 
 Tree = Any
 
-KEY, STATE = "key", "state"
+KEY, STATE = "key", "state"  # the parameters that a loss asks by
+MODEL = "model"  # under which a run carries the model state
+LOSSES = ("outer", "inner", "objective")  # the names that losses have in the classes of problems
 
 
 class Wrapped:
@@ -64,6 +68,7 @@ class Asking(Wrapped):
     loss: Callable[..., Any]
     asks: tuple[str, ...]
     name: str
+    updates: bool = False  # whether a gradient of this loss changes the model state
     start: Tree = None
 
     _trees = ("start",)
@@ -80,9 +85,9 @@ class Asking(Wrapped):
         return self._parted(found, state)
 
     def _parted(self, found: Any, state: Tree) -> tuple[Any, Tree]:
-        """The loss and the state after it; an outer loss may leave the state as it was."""
+        """The loss, and the state after it where this loss changes it."""
         pair = isinstance(found, tuple) and len(found) == 2
-        if not pair and self.name == "outer":
+        if not pair and not self.updates:
             return found, state
         if not pair:
             raise TypeError(
@@ -90,13 +95,48 @@ class Asking(Wrapped):
                 f"{type(found).__name__}"
             )
         value, new = found
-        as_text = lambda tree: jax.tree.map(lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}", tree)
-        if jax.tree.structure(new) != jax.tree.structure(state) or as_text(new) != as_text(state):
+        if not self.updates:
+            return value, state
+        shape = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+        seen, expected = jax.tree.map(shape, new), jax.tree.map(shape, state)
+        if seen != expected:
             raise ValueError(
                 f"{self.name} must return a new state with the structure, shapes and types of model_state: found "
-                f"{as_text(new)}, expected {as_text(state)}"
+                f"{seen}, expected {expected}"
             )
         return value, new
+
+
+def given_what_they_ask(problem: Any, losses: dict[str, Any]) -> dict[str, Any]:
+    """The losses of a problem, checked, as they are called with variables and a batch alone."""
+    state, updates = problem.model_state, ("inner", *(["outer"] if problem.update_state_by == "both" else []))
+    bare = {name: loss.loss if isinstance(loss, Asking) else loss for name, loss in losses.items()}
+    asks = {name: asked_by(loss, problem._arguments[name]) for name, loss in bare.items()}
+    for name, loss in bare.items():
+        if STATE in asks[name] and state is None:
+            if must_have(loss, STATE):
+                raise TypeError(f"{name} has a parameter `state`, and {_no_state(problem)}")
+            asks[name] = tuple(one for one in asks[name] if one != STATE)
+        checks.arity(name, loss, problem._arguments[name], asks[name])
+    takers = [name for name in bare if STATE in asks[name]]
+    if state is not None and not takers:
+        raise ValueError("model_state is given, but neither outer nor inner has a parameter `state`")
+    if not any(asks.values()):
+        return bare
+    # all of them: where one takes a key, the batches of all have one
+    return {
+        name: Asking(loss, asks[name], name, name in updates, state if name in takers else None)
+        for name, loss in bare.items()
+    }
+
+
+def _no_state(problem: Any) -> str:
+    if any(field.name == "model_state" for field in dataclasses.fields(problem)):
+        return "the problem has no model_state: give the state before the first step, model_state=..."
+    return (
+        f"a {type(problem).__name__} problem carries none: of the classes of problems only Bilevel has a model_state. "
+        "Let the loss do without"
+    )
 
 
 def fixed_key() -> jax.Array:
@@ -114,15 +154,14 @@ def evaluate(loss: Callable[..., Any], state: Tree, *args: Any) -> tuple[Any, Tr
 
 def start_of(loss: Any) -> Tree:
     """The model state before the first step, which the innermost loss knows."""
-    while not isinstance(loss, Asking):
-        loss = getattr(loss, "loss", None)
-        if loss is None:
-            return None
-    return loss.start
+    while isinstance(loss, Wrapped) and not isinstance(loss, Asking):
+        loss = loss.loss
+    return loss.start if isinstance(loss, Asking) else None
 
 
 def present_state(loss: Any) -> Tree:
-    return start_of(loss)
+    """The model state that a run carries; outside of a run the one before the first step."""
+    return carried.value(MODEL) if carried.holds(MODEL) else start_of(loss)
 
 
 def asked_by(loss: Any, arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -132,8 +171,9 @@ def asked_by(loss: Any, arguments: tuple[str, ...]) -> tuple[str, ...]:
     except (TypeError, ValueError):  # some functions do not say
         return ()
     bound = getattr(loss, "keywords", None)  # of a partial, the values that it holds
-    taken = [one.name for one in parameters[len(arguments) :] if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-    taken += [one.name for one in parameters[: len(arguments)] if one.kind == one.KEYWORD_ONLY]
+    first = {one.name for one in parameters[: len(arguments)] if one.kind != one.KEYWORD_ONLY}
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    taken = {one.name for one in parameters if one.kind in by_name} - first
     return tuple(name for name in (KEY, STATE) if name in taken and name not in (bound or {}))
 
 

@@ -91,8 +91,11 @@ def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None, a
     """x − lr · direction; where x has a `PerExample` leaf, `direction` holds the rows at `index`.
 
     `after` names what else was computed from rows of x. Rows are written when it is there: the compiler is free to read
-    later, and would then copy all rows in every step so that it may.
+    later, and would then copy all rows in every step so that it may. A step size that is more than a number (`moving`)
+    does all this its own way.
     """
+    if hasattr(lr, "descend"):
+        return lr.descend(x, direction, index, after)
     broken = _any_nan(after) if after is not None and has_rows(x) else None
 
     def update(leaf: Any, d: Any) -> Any:

@@ -13,6 +13,8 @@ arguments too.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -21,7 +23,8 @@ import jax.numpy as jnp
 
 from wior import checks
 from wior.problems.keys import Indices, Rows
-from wior.problems.losses import KEY, STATE, Asking, asked_by, holds_arrays, must_have, takes_key
+from wior.problems.losses import LOSSES, given_what_they_ask, holds_arrays, start_of, takes_key
+from wior.problems import constraints
 from wior.problems.per_example import has_rows, is_per_example, take
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered, is_streamed, no_rows
@@ -29,7 +32,7 @@ from wior.streaming.gathered import Gathered, is_streamed, no_rows
 Tree = Any
 Calls = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]  # losses by name, and arguments to call them with
 Batches = tuple[int, int] | None  # the rows of an outer and of an inner batch; None where they are not known
-LOSSES = ("outer", "inner", "objective")  # the names that losses have in the classes of problems
+RULES = ("project_x", "project_y")
 LARGEST = 2**31 - 1  # the largest number of a row on the device
 
 
@@ -57,8 +60,16 @@ class Batch(NamedTuple):
     examples: jax.Array
 
 
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Problem:
     """What all problems share: a tree whose leaves are the data, with the losses as its fixed part.
+
+    Parameters
+    ----------
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie: a function that is given the variable after each step that moved it, and returns what
+        takes its place; a constraint of `wior.constraints`; or its name, "non_negative" say, or ("box", 0.0, 1.0). Of a
+        variable with `PerExample` rows the function is given the shared leaves and the rows of the batch.
 
     A problem class of your own is a frozen dataclass (`eq=False`) that inherits from this class. It gives `name`, the
     names of its losses (`_losses`) and of its data (`_data`), `sizes` and `check`. If it is a special case of another
@@ -101,6 +112,13 @@ class Problem:
     {'outer': 20, 'inner': 40}
     """
 
+    project_x: Any = None
+    project_y: Any = None
+
+    model_state: ClassVar[Any] = None  # of a class that has one, a field
+    update_state_by: ClassVar[str] = "inner"
+    damping: ClassVar[Any] = None  # μ, inside of a step of a method that has one
+
     name: ClassVar[str]  # on the command line
     conditional: ClassVar[bool] = False  # whether every outer example has an inner data set of its own
     special_case_of: ClassVar[type[Problem] | None] = None  # the more general class that `restated` gives
@@ -115,7 +133,7 @@ class Problem:
 
     def _flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         data = tuple(getattr(self, name) for name in self._data)
-        losses = tuple(getattr(self, name) for name in self._losses)
+        losses = tuple(getattr(self, name) for name in (*self._losses, *RULES))
         # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
         return (*data, *(loss if holds_arrays(loss) else None for loss in losses)), tuple(
             None if holds_arrays(loss) else loss for loss in losses
@@ -126,8 +144,12 @@ class Problem:
         new = object.__new__(cls)
         data, trees = leaves[: len(cls._data)], leaves[len(cls._data) :]
         losses = (tree if function is None else function for function, tree in zip(functions, trees, strict=True))
-        for name, value in (*zip(cls._losses, losses, strict=True), *zip(cls._data, data, strict=True)):
+        names = (*cls._losses, *RULES)
+        for name, value in (*zip(names, losses, strict=True), *zip(cls._data, data, strict=True)):
             object.__setattr__(new, name, value)
+        for loss in (getattr(new, name) for name in cls._losses if name in LOSSES):
+            if start_of(loss) is not None:
+                object.__setattr__(new, "model_state", start_of(loss))
         return new
 
     def _stream(self) -> None:
@@ -141,40 +163,19 @@ class Problem:
 
     def _prepare(self) -> None:
         """Checks the losses and puts the data on the device; the classes' `__post_init__`."""
+        for name in RULES:
+            object.__setattr__(self, name, constraints.named(name, getattr(self, name)))
         for name in self._losses:
             if getattr(self, name) is not None or name in LOSSES:
                 checks.function(name, getattr(self, name))
-                checks.arity(name, getattr(self, name), self._arguments[name], self._asked(name))
-        self._hand_over()
+                if name not in LOSSES:
+                    checks.arity(name, getattr(self, name), self._arguments[name])
+        own = {name: getattr(self, name) for name in self._losses if name in LOSSES}
+        for name, loss in given_what_they_ask(self, own).items():
+            object.__setattr__(self, name, loss)
         for name in self._data:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
-
-    def _asked(self, name: str) -> tuple[str, ...]:
-        """What a loss takes beside its arguments."""
-        loss, state = getattr(self, name), getattr(self, "model_state", None)
-        if isinstance(loss, Asking) or name not in LOSSES:
-            return ()
-        asks = asked_by(loss, self._arguments[name])
-        if STATE in asks and state is None:
-            if must_have(loss, STATE):
-                raise TypeError(
-                    f"{name} has a parameter `state`, and {_no_model_state(self)}"
-                )
-            asks = tuple(each for each in asks if each != STATE)
-        return asks
-
-    def _hand_over(self) -> None:
-        """Lets losses that take a key or a model state be called as all others are."""
-        state = getattr(self, "model_state", None)
-        own = {name: getattr(self, name) for name in self._losses if name in LOSSES}
-        asks = {name: loss.asks if isinstance(loss, Asking) else self._asked(name) for name, loss in own.items()}
-        if not any(asks.values()):
-            return
-        # of all losses: where one takes a key, the batches of all of them have one
-        for name, loss in own.items():
-            bare = loss.loss if isinstance(loss, Asking) else loss
-            object.__setattr__(self, name, Asking(bare, asks[name], name, state if STATE in asks[name] else None))
 
     @property
     def takes_key(self) -> bool:
@@ -235,6 +236,42 @@ class Problem:
         new = self._unflatten(*reversed(self._flatten()))
         for name, rows in gathered.items():
             object.__setattr__(new, name, rows)
+        return new
+
+    def damped(self, damping: Any) -> Self:
+        """This problem with μ I added to the Hessian ∇²_yy g, and to nothing else; a step of a method begins with it.
+
+        Parameters
+        ----------
+        damping
+            μ; None adds nothing.
+
+        Returns
+        -------
+        Problem
+            For use inside of the step alone: it is no part of the tree that a problem is.
+        """
+        if damping is None:
+            return self
+        new = copy.copy(self)
+        object.__setattr__(new, "damping", damping)
+        return new
+
+    def with_losses(self, losses: dict[str, Any]) -> Self:
+        """This problem with other losses, by name, which are taken as they are.
+
+        Parameters
+        ----------
+        losses
+            What takes their places.
+
+        Returns
+        -------
+        Problem
+        """
+        new = copy.copy(self)
+        for name, loss in losses.items():
+            object.__setattr__(new, name, loss)
         return new
 
     def without_sources(self) -> Self:
@@ -302,15 +339,6 @@ def shapes_of(problem: Any, batches: Batches, *draws: str) -> tuple[Any, ...]:
     sizes = {"outer_batch": outer, "inner_batch": inner, "inner_sets": outer}
     return tuple(
         jax.eval_shape(getattr(problem, draw), jax.ShapeDtypeStruct((sizes[draw],), jnp.int32)) for draw in draws
-    )
-
-
-def _no_model_state(problem: Problem) -> str:
-    if "model_state" in problem.__dict__:
-        return "the problem has no model_state: give the state before the first step, model_state=..."
-    return (
-        f"a {type(problem).__name__} problem carries none; only Bilevel problems have a model_state. Let it be a part "
-        "of y, or leave it out"
     )
 
 

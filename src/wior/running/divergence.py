@@ -11,6 +11,7 @@ import numpy as np
 from wior import checks, tree
 from wior.algorithms.algorithm import at_step
 from wior.problems.movement import two_batches, two_losses
+from wior.problems.moving import is_optimizer
 from wior.running.block import Carry
 from wior.running.feed import Feed
 from wior.running.plan import InnerSets
@@ -72,7 +73,7 @@ def _masked(setup: Setup, problem: Any, faults: dict[str, np.ndarray]) -> bool:
 def _inner_steps_diverge(setup: Setup, sets: InnerSets) -> bool:
     """Whether the gradient of a first inner batch grows along its own descent at x0."""
     rate = getattr(setup.algorithm, "inner_lr", None)
-    if rate is None:
+    if rate is None or is_optimizer(rate):
         return False
     _, g = two_losses(setup.problem)
     batch = min(sets.batch, sets.n)

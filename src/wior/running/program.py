@@ -97,7 +97,8 @@ class ManyRuns:
         self.plan, grid = dataclasses.replace(setup.plan, side_by_side=together), collected.grid
         self.algorithms, self.seeds = [grid.algorithms[i] for i in members], grid.seeds
         self.runs = (len(members) * len(self.seeds),)
-        self._stacked = self.plan.placed(_stacked([one for one in self.algorithms for _ in self.seeds]))
+        equipped = [setup.equipped(one) for one in self.algorithms for _ in self.seeds]
+        self._stacked = self.plan.placed(_stacked(equipped))
         each = jnp.stack([run_key(seed) for _ in members for seed in self.seeds])
         self._keys = self.plan.placed(jax.vmap(functools.partial(stream_keys, self.plan))(each))
         self._metrics, how = setup.given.metrics, "side by side" if side_by_side else "one after another"
@@ -151,4 +152,5 @@ def _stacked(algorithms: list[Algorithm]) -> Any:
 
 @jax.jit
 def _finite(state: Any) -> dict[str, Any]:
-    return {name: tree.all_finite(value) for name, value in state._asdict().items()}
+    # an optimizer may hold an infinity, as the best loss before the first, and keys
+    return {name: tree.all_finite(value) for name, value in state._asdict().items() if name != "carried"}

@@ -12,18 +12,20 @@ import numpy as np
 
 from wior import checks
 from wior.algorithms.algorithm import Algorithm, NotAtHand
+from wior.algorithms.equipped import equipped, method_of
 from wior.devices import hosts
 from wior.devices.layout import Layout, Point, RowsToSplit, place
 from wior.orders import named
 from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.problems.movement import unmoved
+from wior.problems.moving import Constraints
 from wior.running.arguments import Arguments, both, check_tolerance, demand_algorithm, not_streamed, posed_for
 from wior.running.block import make_room
 from wior.running.measuring import describe_metrics, metric_names, metrics_program
 from wior.running.plan import LEVELS, Limits, Plan, make_plan
 from wior.running.step_fingerprint import as_now
-from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree
+from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree, describe_value
 
 Tree = Any
 
@@ -45,6 +47,7 @@ class Setup:
     metrics: dict[str, Any]  # what tells them from others of the same names
     batches: tuple[int, int]  # rows of an outer and of an inner batch
     given: Arguments
+    constraints: Constraints
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
 
@@ -92,7 +95,8 @@ class Setup:
                 name: describe_loss(loss, *args)
                 for name, (loss, args) in self.problem.loss_calls(self.x, self.y, self.batches).items()
             },
-            "algorithm": describe_algorithm(self.algorithm),
+            "algorithm": describe_algorithm(method_of(self.algorithm)),
+            **self._described_constraints(),
             "orders": [*(repr(stream.order) for stream in self.plan.streams), visits[0]],
             "batch_size": [*(stream.batch for stream in self.plan.streams), visits[1], *(self.cut or ())],
             "x0": describe_tree(self.x),
@@ -100,6 +104,14 @@ class Setup:
             "metrics": self.metrics,
             "jax": jax.__version__,
         }
+
+    def equipped(self, algorithm: Algorithm) -> Algorithm:
+        """Another algorithm of the same program, as the engine takes it."""
+        return equipped(algorithm, self.constraints, self.x, self.y)
+
+    def _described_constraints(self) -> dict[str, Any]:
+        given = {"project_x": self.constraints.x, "project_y": self.constraints.y}
+        return {name: describe_value(name, value) for name, value in given.items() if value is not None}
 
 
 def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: Arguments) -> Setup:
@@ -119,14 +131,16 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     checks.warn_of_few_digits("x0", x)
     checks.warn_of_few_digits("y0", y)
     posed, batches = _posed(problem, algorithm, x, y, sizes)
+    constraints = Constraints(problem.project_x, problem.project_y)
+    method = equipped(algorithm, constraints, x, y)
     program = metrics_program(given.metrics, x, y)
     metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
     names = metric_names(given.metrics, x, y, program is not None)
-    plan = make_plan(posed, algorithm, orders, batches, 2**31)
+    plan = make_plan(posed, method, orders, batches, 2**31)
     limits = _limits(given, plan.steps_in_epoch, names)
     plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
     try:
-        plan = as_now(plan, posed.without_sources(), algorithm, x, y, batches)
+        plan = as_now(plan, posed.without_sources(), method, x, y, batches)
     except NotAtHand:
         raise ValueError(not_streamed(posed, algorithm, "takes large batches inside of some steps")) from None
     if not algorithm.adds_outer_to_y:
@@ -134,7 +148,7 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     make_room()
     return Setup(
         problem=posed,
-        algorithm=algorithm,
+        algorithm=method,
         x=x,
         y=y,
         plan=plan,
@@ -144,6 +158,7 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
         metrics={"names": list(names), **metrics},
         batches=sizes,
         given=given,
+        constraints=constraints,
         cut=sizes if algorithm.fixed_batches else None,
     )
 

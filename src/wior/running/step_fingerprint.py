@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from wior.algorithms.equipped import Equipped
 from wior.running.draws import any_draws
 from wior.running.plan import Plan
 from wior.saving import fingerprint
@@ -30,7 +31,8 @@ def as_now(plan: Plan, problem: Any, algorithm: Any, x: Tree, y: Tree, batches: 
     sizes = (batches, None) if problem.conditional else (batches,)
     found = [fingerprint.traced_losses(problem, x, y, size) for size in sizes]
     foreign = any(fingerprint.has_foreign_rules(one) for one in found)
-    if plan.window or algorithm.takes_large_batches or not _is_own(algorithm) or foreign:
+    equipped = isinstance(algorithm, Equipped)
+    if plan.window or algorithm.takes_large_batches or equipped or not _is_own(algorithm) or foreign:
         parts = [fingerprint.fingerprint(step, problem, algorithm, x, y)]
     else:
         fields = (getattr(algorithm, field.name) for field in dataclasses.fields(algorithm))

@@ -27,6 +27,7 @@ import numpy as np
 
 from wior import checks
 from wior.devices.layout import in_pieces
+from wior.problems.moving import is_optimizer
 from wior.saving.code import of_code
 from wior.saving.fingerprint import fingerprint, of_loss
 from wior.saving.lock import FolderLock, InUse
@@ -407,6 +408,8 @@ def describe_value(name: str, value: Any) -> Any:
         return str(value)  # JSON has no infinity
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if is_optimizer(value):
+        return _describe_optimizer(value)
     if isinstance(value, (tuple, list)):
         return [describe_value(f"{name}[{i}]", one) for i, one in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -422,6 +425,16 @@ def describe_value(name: str, value: Any) -> Any:
         "could not be told from this one; give numbers, texts, functions, dataclasses, or tuples and dictionaries of "
         "them, or run without checkpoint"
     )
+
+
+def _describe_optimizer(optimizer: Any) -> str:
+    """A digest of an optimizer of optax: what it computes for a vector or, where it wants another tree, its code."""
+    point = jnp.zeros(2)
+    try:
+        state = jax.eval_shape(optimizer.init, point)
+        return describe_function(optimizer.update, point, state, point)
+    except Exception:  # noqa: BLE001 - a mask that names leaves, say, takes no vector
+        return describe_code(optimizer.update)
 
 
 def _without_programs(described: Any) -> Any:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from wior import oracle, tree
 from wior.algorithms.algorithm import Draws, Seen, State, Visits, at_step, is_infinite, one
+from wior.problems import carried
 from wior.problems.inner_sets import InnerSet
 from wior.problems.per_example import descend
 
@@ -28,10 +29,12 @@ def visit(update: Update, y: Tree, u: Tree, visits: Visits, radius: Any) -> tupl
         y, u = carry
         if not is_infinite(radius):
             u = tree.where(batch.starts_pass, tree.project(u, radius), u)
+        before = carried.held()
         new_y, new_u, seen = update(y, u, batch.examples, batch.weights)
         if batch.weights is None:
             return (new_y, new_u), seen
         active = jnp.any(batch.weights > 0)
+        carried.keep_unless(active, before)
         return tree.where(active, (new_y, new_u), (y, u)), seen
 
     (y, u), seen = oracle.scan(body, (y, u), visits)
