@@ -59,3 +59,30 @@ def test_choose_an_order_shows_every_order(printed):
     assert set(norms) == set(orders.BY_NAME)
     independent = float(norms.pop("independent"))
     assert all(float(norm) < independent for norm in norms.values())
+
+
+def numbers(printed, name, pattern):
+    return [float(found) for found in re.findall(pattern, printed(name).stdout)]
+
+
+def test_a_mixture_on_a_simplex_leaves_out_the_bad_sources(printed):
+    weights = re.search(r"sources: +\[(.*)\]", printed("mixture_on_a_simplex.py").stdout)[1].split()
+    good, worse, noisy, wrong = map(float, weights)
+    assert min(good, worse) > 0.4
+    assert max(noisy, wrong) < 0.1
+    errors = re.search(r"rows: ([\d.]+) -> ([\d.]+)", printed("mixture_on_a_simplex.py").stdout)
+    before, after = map(float, errors.groups())
+    assert after < 0.05 * before
+
+
+def test_a_learned_start_helps_on_new_tasks(printed):
+    random, learned = numbers(printed, "maml_first_order.py", r"new tasks ([\d.]+)")
+    assert learned < 0.5 * random
+
+
+def test_learned_learning_rates_follow_the_scales_of_the_columns(printed):
+    name = "learned_learning_rates.py"
+    small, middle, large = map(float, re.search(r"rates: (.*)", printed(name).stdout)[1].split())
+    assert small > 10 * middle > 50 * large
+    learned, first = numbers(printed, name, r"validation loss.*: ([\d.]+)")
+    assert learned < 0.01 * first

@@ -20,6 +20,7 @@ if __name__ == "__main__":
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
@@ -165,6 +166,17 @@ def moving_average(folder):
 def fixed_batches(folder):
     algorithm = wior.baselines.SABA(0.05, 0.02, 0.02)
     close(run(mesh(), algorithm), alone(algorithm))
+
+
+def optimizers(folder):
+    """Those of x, whose rows are split, of y and of u; and a constraint."""
+    algorithm = wior.WiORBO(optax.adam(0.05), optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.02)), 0.02)
+    problem, x0, y0 = cleaning()
+    held = wior.Bilevel(problem.outer, problem.inner, problem.outer_data, problem.inner_data, project_x=("box", -1, 1))
+    one = lambda mesh: wior.solve(held, algorithm, x0, y0, batch_size=(8, 16), steps=30, seed=3, mesh=mesh)
+    plain = one(None)
+    close(one(mesh()), plain)
+    close(one(wior.Layout(mesh(), rows="batch")), plain)
 
 
 def herding(folder):
@@ -435,7 +447,7 @@ QUICK = (
 SLOW = (
     momentum, each_device_has_its_share, a_table_made_on_its_devices,
     volume_of_the_block, rows_and_data_split, parameters_split_by_name, moving_average, fixed_batches, herding, many_runs,
-    every_problem, every_method,
+    every_problem, every_method, optimizers,
 )  # fmt: skip
 
 

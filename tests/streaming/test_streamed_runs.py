@@ -5,6 +5,7 @@ import tracemalloc
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,12 @@ def resident():
 )  # fmt: skip
 def test_streamed_is_resident_bit_for_bit_under_every_order(order):
     assert_same_run(runs.solve(order=order), runs.solve(order=order, problem=streamed(runs.problem())))
+
+
+def test_streamed_is_resident_with_optimizers_and_rows():
+    algorithm = wior.WiORBO(optax.adam(0.01), optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.02)), 0.03)
+    resident = runs.solve(algorithm=algorithm)
+    assert_same_run(resident, runs.solve(algorithm=algorithm, problem=streamed(runs.problem())))
 
 
 IN_EVERY_RUN = ("minimax", "conditional bilevel, ragged")

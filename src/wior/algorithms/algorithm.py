@@ -278,12 +278,21 @@ class Algorithm:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if is_optimizer(value) and field.name in set(self.moved().values()):
+            if is_optimizer(value):
+                self._demand_descent(field.name)
                 continue
             if field.name.endswith("_lr"):
                 checks.step_size(field.name, value)
             elif "check" in field.metadata:
                 field.metadata["check"](field.name, value)
+
+    def _demand_descent(self, name: str) -> None:
+        able = dict.fromkeys(self.moved().values())
+        if name not in able:
+            raise TypeError(
+                f"{name} must be a number or a schedule, got an optimizer of optax: {type(self).__name__} does not "
+                f"move a variable by it in plain steps; {', '.join(able)} may be optimizers"
+            )
 
     @classmethod
     def moved(cls) -> dict[str, str]:

@@ -18,6 +18,7 @@ from jax import lax
 from wior import checks, oracle, tree
 from wior.algorithms.parts.linear_systems import Solved, conjugate_gradients
 from wior.problems import Bilevel, ConditionalBilevel, Problem
+from wior.problems.constraints import projected
 from wior.problems.per_example import PerExample, all_rows, at_slice, is_per_example, without_rows
 from wior.problems.restated import restated
 from wior.saving import fingerprint
@@ -44,12 +45,14 @@ class HyperGradient(NamedTuple):
         ‖∇_y g(x, y)‖, the largest one in conditional problems.
     adjoint_residual : jax.Array
         ‖∇²_yy g u − ∇_y f‖, the largest one in conditional problems.
+    stationarity : jax.Array
+        How far x is from where no step helps: ‖∇h(x)‖ or, where the problem has `project_x`, ‖x − P(x − ∇h(x))‖.
 
     Examples
     --------
     >>> import wior
     >>> wior.HyperGradient._fields
-    ('gradient', 'objective', 'y', 'u', 'inner_residual', 'adjoint_residual')
+    ('gradient', 'objective', 'y', 'u', 'inner_residual', 'adjoint_residual', 'stationarity')
     """
 
     gradient: Tree
@@ -58,6 +61,7 @@ class HyperGradient(NamedTuple):
     u: Tree
     inner_residual: jax.Array
     adjoint_residual: jax.Array
+    stationarity: Any = None
 
 
 def hypergradient(
@@ -92,7 +96,8 @@ def hypergradient(
     Raises
     ------
     RuntimeError
-        Where a tolerance is not met.
+        Where a tolerance is not met, and where the inner solution lies outside of the problem's `project_y`: the
+        formula is that of an inner problem without constraints.
 
     Examples
     --------
@@ -111,6 +116,7 @@ def hypergradient(
     sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
     pieces = _pieces(problem, sizes.rows)
     problem.check(x, y0, pieces[0])
+    constraint_x, constraint_y = problem.project_x, problem.project_y
     problem = restated(problem, Bilevel, ConditionalBilevel)
     if tolerance is None:
         tolerance = default_tolerance(y0)
@@ -127,7 +133,26 @@ def hypergradient(
                 f"and limit={limit}; raise one of them, start from a better y0, or check that inner is strongly convex "
                 "in y"
             )
-    return found
+    _demand_inside(constraint_y, found.y, tolerance)
+    return found._replace(stationarity=_stationarity(constraint_x, x, found.gradient))
+
+
+def _demand_inside(constraint: Any, y: Tree, tolerance: float) -> None:
+    if constraint is None:
+        return
+    outside = tree.norm(tree.sub(y, projected(constraint, y)))
+    if not outside <= tolerance**0.5 * jnp.maximum(tree.norm(y), 1.0):
+        raise RuntimeError(
+            f"the inner solution lies outside of project_y, at a distance of {float(outside):.3g}; the hyper-gradient "
+            "of an inner problem with an active constraint is not computed"
+        )
+
+
+def _stationarity(constraint: Any, x: Tree, gradient: Tree) -> jax.Array:
+    x, gradient = all_rows(x), all_rows(gradient)
+    if constraint is None:
+        return tree.norm(gradient)
+    return tree.norm(tree.sub(x, projected(constraint, tree.sub(x, gradient))))
 
 
 def default_tolerance(y: Tree) -> float:

@@ -73,6 +73,9 @@ class Projection:
             checks.positive_number(f"the scale of projection {self.name!r}", self.arguments[0])
 
     def __call__(self, point: Tree) -> Tree:
+        if self.name in ("box", "hypercube"):  # optax wants bounds for every entry
+            lower, upper = self.arguments if self.name == "box" else (0.0, *(self.arguments or (1.0,)))
+            return jax.tree.map(lambda leaf: jnp.clip(leaf, lower, upper).astype(leaf.dtype), point)
         nearest = getattr(optax.projections, f"projection_{self.name}")(point, *self.arguments)
         return jax.tree.map(lambda like, leaf: leaf.astype(like.dtype), point, nearest)
 
@@ -193,7 +196,7 @@ def named(argument: str, value: Any) -> Projection | Proximal | Callable[[Tree],
     if isinstance(value, tuple):
         if not value or not isinstance(value[0], str):
             raise TypeError(
-                f"{argument} as a tuple is a name and its numbers, such as ('box', 0.0, 1.0); got {value!r}"
+                f"{argument}, a tuple, must be a name and numbers, such as ('box', 0.0, 1.0); got {value!r}"
             )
         try:
             return Projection(value[0], value[1:])
@@ -208,6 +211,11 @@ def named(argument: str, value: Any) -> Projection | Proximal | Callable[[Tree],
         )
     checks.arity(argument, value, ("variable",))
     return value
+
+
+def projected(constraint: Any, variable: Tree) -> Tree:
+    """The variable where it may lie; of a proximal step, after one of size 1."""
+    return constraint.function(variable, 1.0) if isinstance(constraint, Proximal) else constraint(variable)
 
 
 def check(argument: str, constraint: Any, like_name: str, variable: Tree) -> None:

@@ -67,7 +67,7 @@ class Mover:
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: Any) -> Mover:
-        return self * (1 / divisor)
+        return self * (1.0 / divisor)
 
     def descend(self, variable: Tree, direction: Tree, index: jax.Array | None, after: Tree) -> Tree:
         """The variable after a step along −direction, whose rows are those at `index`."""

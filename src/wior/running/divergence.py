@@ -40,11 +40,15 @@ def why_non_finite(setup: Setup, feed: Feed | None, variables: list[str], before
             ["inner_lr"],
             "inner steps diverge at x0 already: the likely cause is an inner step size that is too large",
         )
-    rates = ", ".join(f"{name}={getattr(algorithm, name)!r}" for name in dict.fromkeys(names))
+    rates = ", ".join(_rate(name, getattr(algorithm, name)) for name in dict.fromkeys(names))
     return (
         f"{what}: try a smaller one ({rates}). "
         "wior.check(problem, x0, y0) looks for other causes and suggests first step sizes."
     )
+
+
+def _rate(name: str, value: Any) -> str:
+    return f"{name}, an optimizer" if is_optimizer(value) else f"{name}={value!r}"
 
 
 def _said(leaf: str, rows: np.ndarray) -> str:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from wior import oracle, tree
+from wior.problems.per_example import descend
 
 Tree = Any
 Product = Callable[[Tree, jax.Array], Tree]
@@ -64,7 +65,7 @@ def quadratic_steps(product: Product, b: Tree, start: Tree, lr: Any, batches: ja
 
     def turn(u: Tree, batch: jax.Array) -> tuple[Tree, Tree]:
         image = product(u, batch)
-        return tree.axpy(-lr, tree.sub(image, b), u), image
+        return descend(u, lr, tree.sub(image, b)), image
 
     return oracle.scan(turn, start, batches)
 

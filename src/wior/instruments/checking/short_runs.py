@@ -15,10 +15,12 @@ from jax import lax
 from wior import tree
 from wior.algorithms import WiORBO, WiORCBO, WiORCComp, WiORComp, WiORMinimax
 from wior.algorithms.algorithm import Algorithm, Draws
+from wior.algorithms.equipped import equipped
 from wior.instruments.checking.sample import Place, Sample
 from wior.orders import RandomReshuffling
 from wior.problems import Bilevel, Compositional, ConditionalBilevel, ConditionalCompositional, Minimax
 from wior.problems.movement import two_batches, two_losses
+from wior.problems.moving import Constraints
 from wior.running import visits
 
 Tree = Any
@@ -64,7 +66,7 @@ class ShortRuns:
     def __init__(self, sample: Sample, x: Tree, y: Tree, settings: Settings, rate: float, needed: float = 0):
         self.sample, self.x, self.y, self.settings, self.rate = sample, x, y, settings, rate
         self.places = sample.stacked()
-        self.start: Any = made(sample.problem, settings).init(sample.problem, x, y)
+        self.start: Any = self._made(settings).init(sample.problem, x, y)
         self._program = jax.jit(self._advance).lower(*self._arguments(self.start, FROZEN, 0, 1)).compile()
         # lambdas of this run alone: jax keeps programs by the function, and a loss may have changed since
         self._conditional_objective = jax.jit(lambda *args: _conditional_objective(*args))
@@ -156,8 +158,14 @@ class ShortRuns:
 
     def _arguments(self, state: Any, outer_lr: float, first: int, count: int, cooled: float = 1.0) -> tuple[Any, ...]:
         rates = {name: value / cooled for name, value in self.settings.items() if name.endswith("_lr")}
-        algorithm = made(self.sample.problem, {**self.settings, **rates, "outer_lr": outer_lr})
+        algorithm = self._made({**self.settings, **rates, "outer_lr": outer_lr})
         return self.sample.problem, algorithm, state, self.places, np.int32(first), np.int32(count)
+
+    def _made(self, settings: Settings) -> Algorithm:
+        """The paper's algorithm, which keeps the problem's constraints."""
+        problem = self.sample.problem
+        constraints = Constraints(problem.project_x, problem.project_y)
+        return equipped(made(problem, settings), constraints, self.x, self.y)
 
     def _steps_in_time(self, wanted: int) -> int:
         pace = math.inf
