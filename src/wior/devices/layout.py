@@ -23,6 +23,7 @@ from wior.devices import hosts
 from wior.problems import Batch, Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.problems.inner_sets import InnerSet
+from wior.problems.losses import evaluate
 from wior.problems.per_example import PerExample, has_rows, is_per_example
 from wior.streaming.gathered import Gathered
 from wior.streaming.sources import Streamed
@@ -187,6 +188,8 @@ class Layout:
         """
 
         def one(leaf: jax.Array) -> jax.Array:
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                return leaf
             along = PartitionSpec(self.batch) if leaf.shape[0] % self.mesh.shape[self.batch] == 0 else PartitionSpec()
             return jax.lax.with_sharding_constraint(leaf, self._sharding(along))
 
@@ -298,6 +301,19 @@ class Sharing(NamedTuple):
         )
 
 
+class _AtRows(NamedTuple):
+    """A loss that sees x with the rows of its batch as `Sharing` says."""
+
+    loss: Any
+    sharing: Sharing
+
+    def __call__(self, x: Tree, *others: Any) -> Any:
+        return self.loss(self.sharing.seen(x), *others)
+
+    def with_state(self, state: Tree, x: Tree, *others: Any) -> Any:
+        return evaluate(self.loss, state, self.sharing.seen(x), *others)
+
+
 class Spread(Problem):
     """A problem whose batches lie in equal shares on the devices of a layout."""
 
@@ -312,8 +328,16 @@ class Spread(Problem):
             raise AttributeError(name)
         found = getattr(self.problem, name)
         if name in ("inner", "objective") and any(self.sharing.rows):
-            return lambda x, *others: found(self.sharing.seen(x), *others)
+            return _AtRows(found, self.sharing)
         return found
+
+    @property
+    def model_state(self) -> Any:  # type: ignore[override]
+        return self.problem.model_state
+
+    @property
+    def takes_key(self) -> bool:
+        return bool(self.problem.takes_key)
 
     def sizes(self) -> dict[str, int]:
         return dict(self.problem.sizes())

@@ -32,6 +32,7 @@ class Arguments:
     seed: int = 0
     metrics: Metrics | None = None
     record_every: int | None = None
+    micro_batch: int | tuple[int, int] | None = None
 
 
 def demand_algorithm(algorithm: Any) -> None:

@@ -48,6 +48,8 @@ class Result:
         The time that compiling took; it is not part of `history["seconds"]`.
     metric_seconds : float
         The time spent in metrics.
+    model_state : tree of arrays or None
+        The model state at the end, of a problem that has one.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Result:
     stopped_by: str
     compile_seconds: float
     metric_seconds: float
+    model_state: Tree = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +104,8 @@ class SweepResult:
         Its place in `settings`.
     best_by : str or None
         The name of that metric.
+    model_state : tree of numpy.ndarray or None
+        The model states at the end, of a problem that has one; leaves are (settings, seeds, ...).
 
     Examples
     --------
@@ -130,6 +135,7 @@ class SweepResult:
     best: dict[str, Any] | None = None
     best_index: int | None = None
     best_by: str | None = None
+    model_state: Tree = None
 
     def final(self, metric: str) -> np.ndarray:
         """The last value of a metric, (settings, seeds)."""

@@ -18,6 +18,8 @@ from wior.devices.layout import Layout, Point, RowsToSplit, place
 from wior.orders import named
 from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
+from wior.problems.micro_batches import check_micro_batches, with_micro_batches
+from wior.problems.modules import parted, with_whole_variables
 from wior.problems.movement import unmoved
 from wior.problems.moving import Constraints
 from wior.running.arguments import Arguments, both, check_tolerance, demand_algorithm, not_streamed, posed_for
@@ -25,6 +27,7 @@ from wior.running.block import make_room
 from wior.running.measuring import describe_metrics, metric_names, metrics_program
 from wior.running.plan import LEVELS, Limits, Plan, make_plan
 from wior.running.step_fingerprint import as_now
+from wior.running.views import View, view
 from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree, describe_value
 
 Tree = Any
@@ -48,6 +51,7 @@ class Setup:
     batches: tuple[int, int]  # rows of an outer and of an inner batch
     given: Arguments
     constraints: Constraints
+    view: View = View()
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
 
@@ -101,13 +105,18 @@ class Setup:
             "batch_size": [*(stream.batch for stream in self.plan.streams), visits[1], *(self.cut or ())],
             "x0": describe_tree(self.x),
             "y0": describe_tree(self.y),
+            **self._described_model_state(),
             "metrics": self.metrics,
             "jax": jax.__version__,
         }
 
     def equipped(self, algorithm: Algorithm) -> Algorithm:
         """Another algorithm of the same program, as the engine takes it."""
-        return equipped(algorithm, self.constraints, self.x, self.y)
+        return equipped(algorithm, self.constraints, self.x, self.y, self.problem.model_state is not None)
+
+    def _described_model_state(self) -> dict[str, Any]:
+        state = self.problem.model_state
+        return {} if state is None else {"model_state": describe_tree(state)}
 
     def _described_constraints(self) -> dict[str, Any]:
         given = {"project_x": self.constraints.x, "project_y": self.constraints.y}
@@ -124,18 +133,20 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     demand_algorithm(algorithm)
     if isinstance(given.seed, bool) or not isinstance(given.seed, (int, np.integer)):
         raise TypeError(f"seed must be an integer, got {given.seed!r}")
-    x, y = checks.floating("x0", x0), checks.floating("y0", y0)
+    (x, x_rest), (y, y_rest) = parted("x0", x0), parted("y0", y0)
     orders = both("order", given.order, problem, named)
     sizes = both("batch_size", given.batch_size, problem, checks.positive_integer)
-    problem.check(x, y, sizes)
+    constraints = Constraints(problem.project_x, problem.project_y)
+    problem = _fitted(with_whole_variables(problem, x_rest, y_rest), x, y, sizes, given)
     checks.warn_of_few_digits("x0", x)
     checks.warn_of_few_digits("y0", y)
     posed, batches = _posed(problem, algorithm, x, y, sizes)
-    constraints = Constraints(problem.project_x, problem.project_y)
-    method = equipped(algorithm, constraints, x, y)
-    program = metrics_program(given.metrics, x, y)
+    method = equipped(algorithm, constraints, x, y, posed.model_state is not None)
+    seen = view(x_rest, y_rest, given.metrics, posed.model_state)
+    given, start = dataclasses.replace(given, metrics=seen.metrics(given.metrics)), seen.start(x, y, posed.model_state)
+    program = metrics_program(given.metrics, *start)
     metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
-    names = metric_names(given.metrics, x, y, program is not None)
+    names = metric_names(given.metrics, *start, program is not None)
     plan = make_plan(posed, method, orders, batches, 2**31)
     limits = _limits(given, plan.steps_in_epoch, names)
     plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
@@ -159,8 +170,19 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
         batches=sizes,
         given=given,
         constraints=constraints,
+        view=seen,
         cut=sizes if algorithm.fixed_batches else None,
     )
+
+
+def _fitted(problem: Problem, x: Tree, y: Tree, sizes: tuple[int, int], given: Arguments) -> Any:
+    """The problem, checked, with its losses in pieces where these are asked for."""
+    problem.check(x, y, sizes)
+    if given.micro_batch is None:
+        return problem
+    pieces = both("micro_batch", given.micro_batch, problem, checks.positive_integer)
+    check_micro_batches(problem, pieces, sizes)
+    return with_micro_batches(problem, pieces, x, y)
 
 
 def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tuple[int, int]) -> tuple[Any, Any]:

@@ -42,6 +42,7 @@ def solve(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Progress = False,
     mesh: Mesh | Layout | None = None,
+    micro_batch: int | tuple[int, int] | None = None,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
@@ -63,7 +64,9 @@ def solve(
     algorithm
         The method with its hyper-parameters, such as `wior.WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1)`.
     x0, y0
-        The start: arrays, or trees of arrays.
+        The start: arrays, or trees of arrays. Of a tree that holds functions or texts too, such as a module of equinox,
+        the arrays of floating-point numbers move and all else is constant; losses, metrics and the result have it
+        whole.
     order
         The order of the examples: one of `wior.orders`, its name, or a pair (outer, inner).
     batch_size
@@ -78,7 +81,7 @@ def solve(
     seed
         Chooses the examples.
     metrics
-        A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every
+        A function `metrics(x, y)` that returns a dictionary of numbers, or `metrics(x, y, model_state)`. It is evaluated at the start, every
         `record_every` steps and at the end.
     record_every
         The steps from one record of `history` to the next. Without it, a hundredth of the run.
@@ -90,6 +93,9 @@ def solve(
     mesh
         A `jax.sharding.Mesh`: each device computes its share of every batch. A `wior.Layout` splits parameters,
         `PerExample` rows or the data too. The numbers are those of one device to rounding.
+    micro_batch
+        The rows on which a loss is evaluated at a time, or a pair (outer, inner): a step then needs the memory of so
+        many rows, and its numbers are the same to rounding. It must divide the batch.
 
     Returns
     -------
@@ -128,7 +134,7 @@ def solve(
     layout = as_layout(mesh)
     if layout is not None:
         problem, x0, y0 = layout.received(problem, x0, y0)
-    given = Arguments(order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every)
+    given = Arguments(order, batch_size, epochs, steps, seconds, tolerance, seed, metrics, record_every, micro_batch)
     setup = prepare(problem, algorithm, x0, y0, given)
     if layout is not None:
         setup = setup.on(layout, {"seed": seed}, checkpoint)
