@@ -65,7 +65,7 @@ class Visits(NamedTuple):
         (B, T), whether a new pass over the inner set begins with this batch.
     """
 
-    examples: jax.Array
+    examples: Any
     weights: jax.Array | None
     starts_pass: jax.Array
 
@@ -90,8 +90,8 @@ class Draws(NamedTuple):
         Where large batches come from, for methods that take some now and then.
     """
 
-    outer: tuple[jax.Array, ...]
-    inner: tuple[jax.Array, ...]
+    outer: tuple[Any, ...]
+    inner: tuple[Any, ...]
     visits: Visits | None
     step: jax.Array
     starts_epoch: jax.Array
@@ -116,7 +116,9 @@ class NotAtHand(ValueError):
     """
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["key", "for_losses"], meta_fields=["order", "n", "streamed"])
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["key", "for_losses"], meta_fields=["order", "n", "streamed"]
+)
 @dataclasses.dataclass(frozen=True)
 class Reserve:
     """Where the large batches of a level come from, which a step takes only now and then."""
@@ -217,6 +219,18 @@ def number(default: float | None, check: Check = checks.positive_number) -> Any:
     dataclasses.Field
     """
     return dataclasses.field(default=default, metadata={"check": check})
+
+
+def damping_term() -> Any:
+    """The field `damping` of methods that solve a system with the inner Hessian; its step begins with `damped`.
+
+    Returns
+    -------
+    dataclasses.Field
+        A number, μ, or None; given by name.
+    """
+    check = {"check": checks.non_negative_number_or_none}
+    return dataclasses.field(default=None, kw_only=True, metadata=check)
 
 
 @dataclasses.dataclass(frozen=True)

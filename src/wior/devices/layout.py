@@ -332,7 +332,7 @@ class Spread(Problem):
         return found
 
     @property
-    def model_state(self) -> Any:  # type: ignore[override]
+    def model_state(self) -> Any:
         return self.problem.model_state
 
     @property

@@ -30,12 +30,12 @@ from wior.oracle.conditional import (
     conditional_outer_x,
     conditional_outer_y,
     represent_batch,
-    rows_at,
     rows_of,
     spread,
 )
 from wior.oracle.minimax import minimax_gradient_x, minimax_gradient_y, minimax_gradients
 from wior.oracle.tally import CALLS, Tally, add_calls, cond, count, counting, no_calls, repeat, scan, shapes, vmap
+from wior.problems.keys import rows_at
 
 __all__ = [
     "CALLS",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from wior import tree
+from wior.oracle.damping import damped
 from wior.oracle.tally import count
 from wior.problems import Batch, carried
 from wior.problems.losses import MODEL, evaluate
@@ -78,7 +78,7 @@ def inner_derivatives(problem: Any, x: Tree, y: Tree, zeta: Batch) -> InnerDeriv
     def products(u: Tree) -> tuple[Tree, Tree]:
         count(1, len(zeta.examples), "jacobian_products", "hessian_products")
         g_xy_u, g_yy_u = pullback(u)
-        return g_xy_u, _damped(problem, g_yy_u, u)
+        return g_xy_u, damped(problem, g_yy_u, u)
 
     return InnerDerivatives(g_y, products)
 
@@ -96,7 +96,7 @@ def inner_curvature(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Curvature:
 
     def hessian(u: Tree) -> Tree:
         count(1, examples, "hessian_products")
-        return _damped(problem, pullback(u)[1], u)
+        return damped(problem, pullback(u)[1], u)
 
     def jacobian(u: Tree) -> Tree:
         count(1, examples, "jacobian_products")
@@ -105,7 +105,7 @@ def inner_curvature(problem: Any, x: Tree, y: Tree, zeta: Batch) -> Curvature:
     def both(u: Tree) -> tuple[Tree, Tree]:
         count(1, examples, "jacobian_products", "hessian_products")
         g_xy_u, g_yy_u = pullback(u)
-        return g_xy_u, _damped(problem, g_yy_u, u)
+        return g_xy_u, damped(problem, g_yy_u, u)
 
     return Curvature(value, hessian, jacobian, both)
 
@@ -115,7 +115,7 @@ def hessian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tre
     count(2, len(zeta.examples), "hessian_products")
     point = at_rows(x, zeta.examples)
     product = jax.vjp(lambda y: jax.grad(problem.inner, 1)(point, y, zeta.data), y)[1](u)[0]
-    return _damped(problem, product, u)
+    return damped(problem, product, u)
 
 
 def jacobian_product(problem: Any, x: Tree, y: Tree, u: Tree, zeta: Batch) -> Tree:
@@ -145,7 +145,3 @@ def _through_gradient(loss: Callable[..., Any], point: Tree, y: Tree, data: Tree
 def _keep(state: Tree) -> None:
     if state is not None:
         carried.put(MODEL, state)
-
-
-def _damped(problem: Any, product: Tree, u: Tree) -> Tree:
-    return product if problem.damping is None else tree.axpy(problem.damping, u, product)

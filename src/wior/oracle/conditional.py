@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from wior import tree
+from wior.oracle.damping import damped
 from wior.oracle.tally import count
 from wior.problems.inner_sets import weighted_mean
-from wior.problems.keys import examples_of, rows_alone, rows_at
+from wior.problems.keys import examples_of, rows_alone
 
 Tree = Any
 
@@ -102,7 +103,8 @@ def conditional_inner_gradient(problem: Any, point: Tree, y: Tree, rows: Tree) -
 def conditional_hessian(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree) -> Tree:
     """∇²_yy g u on some rows of one inner set. Two passes."""
     count(2, _examples(rows, None), "hessian_products")
-    return jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, None), y)[1](u)[0]
+    product = jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, None), y)[1](u)[0]
+    return damped(problem, product, u)
 
 
 def conditional_inner(
@@ -112,7 +114,7 @@ def conditional_inner(
     examples = _examples(rows, weights)
     count(2, examples, "inner_gradients", "hessian_products")
     g_y, pullback = jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, weights), y)
-    return g_y, pullback(u)[0]
+    return g_y, damped(problem, pullback(u)[0], u)
 
 
 def conditional_cross(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree, weights: jax.Array | None) -> Tree:

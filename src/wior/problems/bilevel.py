@@ -60,8 +60,8 @@ class Bilevel(Problem):
     inner: Callable[[Tree, Tree, Tree], jax.Array]
     outer_data: Tree
     inner_data: Tree
-    model_state: Tree = dataclasses.field(default=None, kw_only=True)
-    update_state_by: str = dataclasses.field(default="inner", kw_only=True)
+    model_state: Tree = dataclasses.field(default=None, kw_only=True)  # type: ignore[misc]
+    update_state_by: str = dataclasses.field(default="inner", kw_only=True)  # type: ignore[misc]
 
     name = "bilevel"
     _losses = ("outer", "inner")

@@ -48,7 +48,7 @@ class InFixedBatches(Problem):
         return self.problem.inner
 
     @property
-    def model_state(self) -> Any:  # type: ignore[override]
+    def model_state(self) -> Any:
         return self.problem.model_state
 
     @property

@@ -152,11 +152,22 @@ def evaluate(loss: Callable[..., Any], state: Tree, *args: Any) -> tuple[Any, Tr
     return loss(*args), state
 
 
-def start_of(loss: Any) -> Tree:
-    """The model state before the first step, which the innermost loss knows."""
+def innermost(loss: Any) -> Any:
+    """What other losses are wrapped around: an `Asking`, or a loss of the user's own."""
     while isinstance(loss, Wrapped) and not isinstance(loss, Asking):
         loss = loss.loss
-    return loss.start if isinstance(loss, Asking) else None
+    return loss
+
+
+def start_of(loss: Any) -> Tree:
+    """The model state before the first step, which the innermost loss knows."""
+    return getattr(innermost(loss), "start", None) if isinstance(loss, Wrapped) else None
+
+
+def may_mix_rows(loss: Any) -> bool:
+    """Whether the rows of a batch depend on each other by intent: they share a key, or make a model state."""
+    own = innermost(loss)
+    return isinstance(own, Asking) and (KEY in own.asks or (STATE in own.asks and own.updates))
 
 
 def present_state(loss: Any) -> Tree:

@@ -101,8 +101,8 @@ def with_micro_batches(problem: Any, sizes: tuple[int, int] | None, x: Tree, y: 
 def check_micro_batches(problem: Any, sizes: tuple[int, int], batches: tuple[int, int]) -> None:
     if problem.conditional:
         raise ValueError(
-            f"micro_batch={sizes!r} is for problems with one inner data set; a {type(problem).__name__} problem computes "
-            "one outer example at a time already for each row of its batch: give a smaller batch_size"
+            f"micro_batch={sizes!r} is for problems with one inner data set; a {type(problem).__name__} problem "
+            "computes one outer example at a time already for each row of its batch: give a smaller batch_size"
         )
     for level, size, batch in zip(("outer", "inner"), sizes, batches, strict=True):
         if batch % size:

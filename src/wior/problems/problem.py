@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks
+from wior.problems import constraints
 from wior.problems.keys import Indices, Rows
 from wior.problems.losses import LOSSES, given_what_they_ask, holds_arrays, start_of, takes_key
-from wior.problems import constraints
 from wior.problems.per_example import has_rows, is_per_example, take
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered, is_streamed, no_rows

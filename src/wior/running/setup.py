@@ -51,7 +51,7 @@ class Setup:
     batches: tuple[int, int]  # rows of an outer and of an inner batch
     given: Arguments
     constraints: Constraints
-    view: View = View()
+    view: View
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
 

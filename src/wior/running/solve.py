@@ -81,8 +81,8 @@ def solve(
     seed
         Chooses the examples.
     metrics
-        A function `metrics(x, y)` that returns a dictionary of numbers, or `metrics(x, y, model_state)`. It is evaluated at the start, every
-        `record_every` steps and at the end.
+        A function `metrics(x, y)`, or `metrics(x, y, model_state)`, that returns a dictionary of numbers. It is
+        evaluated at the start, every `record_every` steps and at the end.
     record_every
         The steps from one record of `history` to the next. Without it, a hundredth of the run.
     checkpoint
