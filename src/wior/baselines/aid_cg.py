@@ -63,7 +63,7 @@ class AIDCG(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5)
-    AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False, damping=None)
     """
 
     outer_lr: Rate  # η

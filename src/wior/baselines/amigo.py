@@ -62,7 +62,8 @@ class AmIGO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5)
-    AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False,
+        damping=None)
     """
 
     outer_lr: Rate  # η

@@ -87,7 +87,7 @@ class BSA(Algorithm):
     >>> import wior
     >>> wior.baselines.BSA(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, decay=0)
     BSA(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, growth=0.5, decay=0,
-        separate_streams=False)
+        separate_streams=False, damping=None)
     """
 
     outer_lr: Rate  # η

@@ -74,7 +74,7 @@ class FSLA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, momentum=0.5, decay=0.5)
+    FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, momentum=0.5, decay=0.5, damping=None)
     """
 
     outer_lr: Rate  # η

@@ -64,7 +64,7 @@ class MASOBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, averaging=0.1)
+    MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, averaging=0.1, damping=None)
     """
 
     outer_lr: Rate  # η

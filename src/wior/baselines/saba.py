@@ -69,7 +69,7 @@ class SABA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, damping=None)
     """
 
     outer_lr: Rate  # η

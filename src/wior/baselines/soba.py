@@ -59,7 +59,7 @@ class SOBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
-    SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
+    SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0, damping=None)
     """
 
     outer_lr: Rate  # η

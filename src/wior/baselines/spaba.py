@@ -65,7 +65,7 @@ class SPABA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02)
-    SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02, large_batch=None)
+    SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02, large_batch=None, damping=None)
     """
 
     outer_lr: Rate  # η

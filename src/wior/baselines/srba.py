@@ -57,7 +57,7 @@ class SRBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
-    SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
+    SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64, damping=None)
     """
 
     outer_lr: Rate  # η

@@ -62,7 +62,8 @@ class StocBiO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5)
-    StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, separate_streams=False)
+    StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, separate_streams=False,
+        damping=None)
     """
 
     outer_lr: Rate  # η

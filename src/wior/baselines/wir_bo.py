@@ -62,7 +62,7 @@ class WiRBO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, radius=inf, separate_streams=True)
+    WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, radius=inf, separate_streams=True, damping=None)
     """
 
     outer_lr: Rate  # η
