@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
+import inspect
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator
+import typing
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +26,8 @@ from wior.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from wior.cleaning.tables import Asked
 
 app = typer.Typer(
     help="Nested optimization in which the order of the examples is a choice.",
@@ -91,46 +98,106 @@ class Learner(enum.StrEnum):
     trees = "trees"
 
 
+DATA = Annotated[
+    Path | None, typer.Option(help="Folder with the data sets. Without it: WIOR_DATA, the cache, a download.")
+]
+SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
+OUT = Annotated[
+    Path | None, typer.Option(help="Folder for figures, report and numbers.  [default: named after the command]")
+]
+QUICK = Annotated[bool, typer.Option("--quick", help="Smaller, in under two minutes on two cores.")]
+RESUME = Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")]
+AS_JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")]
+PROGRESS = Annotated[bool, typer.Option("--progress/--no-progress", help="Show progress and the time left.")]
+DEBUG = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+STEPS = Annotated[int | None, typer.Option(min=1, help="Steps of a run.  [default: the task's]")]
+BATCH = Annotated[int | None, typer.Option(min=1, help="Batch size at both levels.  [default: the task's]")]
+
+TASK = Annotated[str, typer.Argument(help="A task, see 'wior tasks'.")]
+OUTER_LR = Annotated[str, typer.Option(help="Step sizes of x to try, with commas between.  [default: the task's]")]
+INNER_LR = Annotated[str, typer.Option(help="Values of every other step size to try.  [default: the task's]")]
+
 TRAIN_FORMATS = "CSV, TSV, JSON Lines, Excel, Parquet, .npz, a dataset folder, or a folder class/name.png."
-LABEL = Annotated[str | None, typer.Option(help="The column with the labels.")]
-VERIFIED = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Rows whose labels are right: verified.csv, decisions.csv, or a table like this. May be repeated."
-    ),
-]
-VERIFIED_COLUMN = Annotated[str | None, typer.Option(help="A column that marks rows whose label is right.")]
-VERIFIED_LABEL = Annotated[
-    str | None, typer.Option(help="A column with the right label, empty where nobody has looked.")
-]
-ID = Annotated[str | None, typer.Option("--id", help="A column that names the rows.")]
-IGNORE = Annotated[str, typer.Option(help="Columns to leave out, with commas between.")]
-EMBEDDINGS = Annotated[
-    Path | None, typer.Option(help="Features of every row: .npy, .npz or Parquet, by order or by id.")
-]
-PROBABILITIES = Annotated[
-    Path | None, typer.Option(help="Out-of-fold probabilities of every class by a model of your own.")
-]
-BACKBONE = Annotated[
-    str | None, typer.Option(help="What makes features of pictures.  [default: the best one installed]")
-]
+
+
+@dataclasses.dataclass(frozen=True)
+class TableOptions:
+    """The options that say what is in a table, of every command that reads one."""
+
+    label: Annotated[str | None, typer.Option(help="The column with the labels.")] = None
+    verified: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Rows whose labels are right: verified.csv, decisions.csv, or a table like this. May be repeated."
+        ),
+    ] = None
+    verified_column: Annotated[str | None, typer.Option(help="A column that marks rows whose label is right.")] = None
+    verified_label: Annotated[
+        str | None, typer.Option(help="A column with the right label, empty where nobody has looked.")
+    ] = None
+    id_column: Annotated[str | None, typer.Option("--id", help="A column that names the rows.")] = None
+    ignore: Annotated[str, typer.Option(help="Columns to leave out, with commas between.")] = ""
+    embeddings: Annotated[
+        Path | None, typer.Option(help="Features of every row: .npy, .npz or Parquet, by order or by id.")
+    ] = None
+    probabilities: Annotated[
+        Path | None, typer.Option(help="Out-of-fold probabilities of every class by a model of your own.")
+    ] = None
+    backbone: Annotated[
+        str | None, typer.Option(help="What makes features of pictures.  [default: the best one installed]")
+    ] = None
+
+    def asked(self, train: Path | None) -> Asked:
+        """The files and columns that are named; without a table none may be."""
+        from wior.cleaning.tables import Asked
+
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given |= {"verified": tuple(self.verified or ()) or None, "ignore": _names(self.ignore)}
+        asked = Asked(Path() if train is None else train, **given)
+        if train is None:
+            from wior.cleaning.request import OPTIONS
+
+            options = {**OPTIONS, "ignore": "--ignore"}
+            named = ", ".join(option for field, option in options.items() if getattr(asked, field))
+            if named:
+                raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
+        return asked
+
+
+def reads_a_table(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with each of `TableOptions` as an option of its own, in place of its argument `table`."""
+    own, hints = inspect.signature(command).parameters, typing.get_type_hints(command, include_extras=True)
+    of_table = typing.get_type_hints(TableOptions, include_extras=True)
+    kind, options = inspect.Parameter.KEYWORD_ONLY, dataclasses.fields(TableOptions)
+    parameters = []
+    for name, one in own.items():
+        parameters += (
+            [inspect.Parameter(o.name, kind, default=o.default, annotation=of_table[o.name]) for o in options]
+            if name == "table"
+            else [one.replace(kind=kind, annotation=hints[name])]
+        )
+
+    def with_table(**given: Any) -> None:
+        table = TableOptions(**{option.name: given.pop(option.name) for option in options})
+        command(table=table, **given)
+
+    with_table.__name__, with_table.__doc__ = command.__name__, command.__doc__
+    with_table.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_table.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_table
+
+
 SEED = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 FAST = Annotated[bool, typer.Option("--fast", help="Closed-form models alone.")]
 ROWS_TO_VERIFY = Annotated[int, typer.Option("--rows", min=1, help="Rows to verify on verify.html.")]
 
 
 @app.command()
+@reads_a_table
 def clean(
     train: Annotated[Path | None, typer.Argument(help=TRAIN_FORMATS + "  [default: a demonstration]")] = None,
-    label: LABEL = None,
-    verified: VERIFIED = None,
-    verified_column: VERIFIED_COLUMN = None,
-    verified_label: VERIFIED_LABEL = None,
-    id_column: ID = None,
-    ignore: IGNORE = "",
-    embeddings: EMBEDDINGS = None,
-    probabilities: PROBABILITIES = None,
-    backbone: BACKBONE = None,
+    *,
+    table: TableOptions,
     out: Annotated[Path, typer.Option(help="Folder for all that is found.")] = Path("wior-clean"),
     relabel: Annotated[
         bool,
@@ -185,8 +252,7 @@ def clean(
         "batch_size": batch_size,
         **_learned_by(model, order),
     }
-    files = (verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone)
-    asked = _asked(train, label, *files)
+    asked = table.asked(train)
     with _one_line(debug, "" if checkpoint is None else "the same command with --resume continues"):
         request = Request(asked, out, relabel, settings, progress, checkpoint, resume, rows)
         summary = clean_digits(request) if train is None else clean_files(request)
@@ -197,17 +263,10 @@ def clean(
 
 
 @app.command()
+@reads_a_table
 def verify(
     train: Annotated[Path, typer.Argument(help=TRAIN_FORMATS)],
-    label: LABEL = None,
-    verified: VERIFIED = None,
-    verified_column: VERIFIED_COLUMN = None,
-    verified_label: VERIFIED_LABEL = None,
-    id_column: ID = None,
-    ignore: IGNORE = "",
-    embeddings: EMBEDDINGS = None,
-    probabilities: PROBABILITIES = None,
-    backbone: BACKBONE = None,
+    table: TableOptions,
     out: Annotated[Path, typer.Option(help="Folder for verify.html.")] = Path("wior-verify"),
     rows: ROWS_TO_VERIFY = 100,
     fast: FAST = False,
@@ -219,8 +278,7 @@ def verify(
     from wior.cleaning.command import verify as verify_rows
     from wior.cleaning.request import Request
 
-    files = (verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone)
-    asked = _asked(train, label, *files)
+    asked = table.asked(train)
     settings = {"random_state": seed, "effort": _effort(fast, False)}
     with _one_line(debug):
         page = verify_rows(Request(asked, out, settings=settings, progress=progress, verify=rows, page_only=True))
@@ -245,33 +303,6 @@ def _learned_by(model: Learner, order: str) -> dict[str, Any]:
 
         learner = HistGradientBoostingClassifier(max_iter=100, early_stopping=True)
     return {"model": learner, "order": BY_NAME[order]}
-
-
-def _asked(train: Path | None, label: str | None, *files: Any) -> Any:
-    """The files and columns that are named; without a table none may be."""
-    from wior.cleaning.tables import Asked
-
-    verified, verified_column, verified_label, id_column, ignore, embeddings, probabilities, backbone = files
-    asked = Asked(
-        Path() if train is None else train,
-        label=label,
-        verified=tuple(verified) if verified else None,
-        verified_column=verified_column,
-        verified_label=verified_label,
-        id_column=id_column,
-        ignore=_names(ignore),
-        embeddings=embeddings,
-        probabilities=probabilities,
-        backbone=backbone,
-    )
-    if train is None:
-        from wior.cleaning.request import OPTIONS
-
-        options = {**OPTIONS, "ignore": "--ignore"}
-        named = ", ".join(option for field, option in options.items() if getattr(asked, field))
-        if named:
-            raise typer.BadParameter(f"{named} needs a table: wior clean train.csv {named} …")
-    return asked
 
 
 @app.command()
@@ -304,26 +335,6 @@ def apply(
         return
     ambiguous = f", {done.ambiguous} ambiguous, which stay as they are" if done.ambiguous else ""
     print(f"{done.fixed} labels corrected, {done.kept} kept, {done.skipped} left open{ambiguous}: {done.path}")
-
-
-DATA = Annotated[
-    Path | None, typer.Option(help="Folder with the data sets. Without it: WIOR_DATA, the cache, a download.")
-]
-SEEDS = Annotated[int, typer.Option(min=1, max=1000, help="Runs of each method, all in one program.")]
-OUT = Annotated[
-    Path | None, typer.Option(help="Folder for figures, report and numbers.  [default: named after the command]")
-]
-QUICK = Annotated[bool, typer.Option("--quick", help="Smaller, in under two minutes on two cores.")]
-RESUME = Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")]
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print the summary as JSON in place of the tables.")]
-PROGRESS = Annotated[bool, typer.Option("--progress/--no-progress", help="Show progress and the time left.")]
-DEBUG = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-STEPS = Annotated[int | None, typer.Option(min=1, help="Steps of a run.  [default: the task's]")]
-BATCH = Annotated[int | None, typer.Option(min=1, help="Batch size at both levels.  [default: the task's]")]
-
-TASK = Annotated[str, typer.Argument(help="A task, see 'wior tasks'.")]
-OUTER_LR = Annotated[str, typer.Option(help="Step sizes of x to try, with commas between.  [default: the task's]")]
-INNER_LR = Annotated[str, typer.Option(help="Values of every other step size to try.  [default: the task's]")]
 
 
 @app.command()
@@ -605,7 +616,7 @@ def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
 
     What ends the program is one line as well, with `interrupted`, how to go on, and the exit code of the signal.
     """
-    with as_ctrl_c() as ending:
+    with as_ctrl_c() as ending, _warnings_in_a_line():
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
@@ -616,6 +627,25 @@ def _one_line(debug: bool, interrupted: str = "") -> Iterator[None]:
                 raise
             _say(_readable(error))
             raise typer.Exit(1) from None
+
+
+@contextlib.contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """A warning is one line without the code that it comes from; what is said of many steps is said once."""
+    before, said = warnings.showwarning, set()
+
+    def show(message: Warning | str, *about: Any, **more: Any) -> None:
+        text = str(message)
+        kind = re.sub(r"\d+", "", text)
+        if kind not in said:
+            said.add(kind)
+            _say(f"warning: {text}")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _readable(error: BaseException) -> str:

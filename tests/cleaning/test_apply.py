@@ -65,7 +65,7 @@ def test_ambiguous_rows_stay_and_notes_are_read_over(folder):
     assert done == Applied(1, 0, 0, Path("out.csv"), "label", "no", ambiguous=1)
     assert Path("out.csv").read_text() == TABLE.replace("big dog", "wolf")
     write("decisions.csv", "\n".join([*lines, "5,dog,keep,dog"]) + "\n")
-    with pytest.raises(InputError, match=r"row 3: it must have 5 cells, id,given,decision,label,note, and has 4"):
+    with pytest.raises(InputError, match=r"decisions.csv, row 3: it has 4 cells, the header 5"):
         applied(Path("decisions.csv"), out="again.csv")
 
 
@@ -151,8 +151,8 @@ def test_a_table_that_has_changed(folder):
             [("1", "cat", "keep", ""), ("1", "cat", "fix", "x")],
             r"row 2, column 'id': the row '1' was decided on in row 1",
         ),
-        ([("1", "cat", "keep")], r"decisions.csv, row 1: it must have 4 cells, id,given,decision,label, and has 3"),
-        ([], r"decisions.csv has no decisions"),
+        ([("1", "cat", "keep")], r"decisions.csv, row 1: it has 3 cells, the header 4"),
+        ([], r"decisions.csv has a header and no rows"),
     ],
 )
 def test_wrong_decisions(folder, rows, message):
@@ -172,14 +172,22 @@ def test_an_unknown_id_in_a_named_column(folder):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "id,given,label\n", "id;given;decision;label\n", 'id,given,decision,label\n"1,cat', "\udcff"]
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        (
+            "id,given,label\n1,cat,dog\n",
+            "must be decisions with the columns id,given,decision,label, got 'id', 'given'",
+        ),
+        ('id,given,decision,label\n"1,cat', "row 1: it has no end; a quotation mark in it is not closed"),
+    ],
 )
-def test_files_that_are_no_decisions(folder, text):
+def test_files_that_are_no_decisions(folder, text, message):
     write("train.csv", TABLE)
-    Path("decisions.csv").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(InputError, match=r"decisions.csv (must be decisions with|is damaged|is not UTF-8)"):
+    write("decisions.csv", text)
+    with pytest.raises(InputError, match=f"^decisions.csv,? {message}"):
         applied(Path("decisions.csv"))
-    with pytest.raises(InputError, match=r"nothing.csv cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"nothing.csv"):
         applied(Path("nothing.csv"))
 
 
@@ -187,6 +195,13 @@ def test_decisions_with_a_byte_order_mark_and_empty_lines(folder):
     write("train.csv", TABLE)
     write("decisions.csv", "\ufeffid,given,decision,label\n\n2,dog,fix,fox\n\n")
     assert applied(Path("decisions.csv")).fixed == 1
+
+
+def test_decisions_that_a_spreadsheet_saved_again(folder):
+    write("train.csv", TABLE)
+    Path("decisions.csv").write_bytes("id;given;decision;label;note\r\n3;big dog;fix;Füchse;\r\n".encode("cp1252"))
+    assert applied(Path("decisions.csv")).fixed == 1
+    assert Path("out.csv").read_text() == TABLE.replace("big dog", "Füchse")
 
 
 def test_nothing_is_overwritten(folder):

@@ -99,4 +99,6 @@ def test_how_many_labels_are_wrong_in_a_sentence():
     assert sentence(found()) == "between 1 and 3 of 8 labels are wrong"
     alone = found(estimates=None)
     assert sentence(alone) == "a first guess: between 2 and 4 of 8 labels are wrong; verified rows will tell"
+    level = sentence(alone._replace(disagreeing=0.1))
+    assert level == "a first guess: about 2 of 8 labels are wrong; verified rows will tell"
     assert sentence(alone._replace(disagreeing=float("nan"))) == "about 2 of 8 labels are wrong, by the models alone"

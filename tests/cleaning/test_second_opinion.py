@@ -4,12 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from wior.cleaning import choosing, plain, second_opinion
 from wior.cleaning.designs import Material
 from wior.cleaning.models import Custom, tempered
-from wior.cleaning.second_opinion import TEMPERATURES, best_temperature
 from wior.tasks.data_cleaning import corrupt
 
 CLASSES, ROWS, VERIFIED = 3, 90, 12
@@ -91,16 +89,6 @@ def test_a_temperature_divides_the_logits():
     np.testing.assert_allclose(np.exp(tempered(logs, 2.0)).sum(1), 1)
     np.testing.assert_allclose(np.exp(tempered(logs, 0.5))[0], np.array([49, 4, 1]) / 54)
     assert np.isfinite(tempered(np.array([[0.0, -1e30]]), 0.25)[0, 0])
-
-
-@pytest.mark.parametrize("true", [0.5, 1.0, 2.0])
-def test_the_best_temperature_is_that_of_the_labels(true):
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(20000, 4)) * 2
-    p = np.exp(tempered(logits, true))
-    labels = (rng.random(20000)[:, None] > np.cumsum(p, 1)).sum(1)
-    steps = np.log(TEMPERATURES[1] / TEMPERATURES[0])
-    assert abs(np.log(best_temperature(logits, labels) / true)) <= 1.01 * steps
 
 
 def test_wrong_labels_are_found_that_were_taken_for_right():

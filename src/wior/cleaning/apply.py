@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -12,17 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wior.cleaning.review.guard import unguard
+from wior.cleaning.tables.decisions import AMBIGUOUS, FIX, KEEP, SKIP, Decision, read_decisions
 from wior.cleaning.tables.errors import InputError, at, listed, shown
 from wior.cleaning.tables.job import write_copy
 from wior.cleaning.tables.opening import open_rows
 from wior.cleaning.tables.roles import IdColumn, gather
 from wior.cleaning.tables.row_file import RowFile, require_column
 from wior.cleaning.tables.staging import refuse_existing
-
-HEADER = ["id", "given", "decision", "label"]
-NOTED = [*HEADER, "note"]  # decisions of earlier versions have no notes
-KEEP, FIX, SKIP, AMBIGUOUS = DECISIONS = ("keep", "fix", "skip", "ambiguous")
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,6 @@ class Applied:
     ambiguous: int = 0
 
 
-class Decision(NamedTuple):
-    id: str
-    given: str
-    decision: str
-    label: str
-
-
 class Fit(NamedTuple):
     """A way to read the decisions: ids as row numbers or as a column, and the columns that hold the given labels."""
 
@@ -64,7 +52,8 @@ def apply_decisions(
     Without `label` and `id_column` they are the columns that hold what the decisions say; ids may be row numbers, which
     is what `id_column=""` says.
     """
-    made = read_decisions(decisions)
+    made = read_decisions(open_rows(decisions))
+    _demand_once(decisions, made)
     if out is not None:
         refuse_existing(out)
     file = open_rows(table)
@@ -80,50 +69,14 @@ def apply_decisions(
     return Applied(fixed, kept, skipped, out, fit.labels[0], fit.id_column, ambiguous)
 
 
-def read_decisions(path: Path) -> list[Decision]:
-    """The decisions in the order of the file; what is wrong with one names its row."""
-    made: list[Decision] = []
+def _demand_once(path: Path, made: Sequence[Decision]) -> None:
+    """Each row decided on once."""
     firsts: dict[str, int] = {}
-    for row, (header, cells) in enumerate(_lines(path), 1):
-        if len(cells) != len(header):
-            raise InputError(
-                f"{at(path, row)}: it must have {len(header)} cells, {','.join(header)}, and has {len(cells)}"
-            )
-        one = Decision(*map(unguard, cells[: len(HEADER)]))
-        if one.decision not in DECISIONS:
-            raise InputError(
-                f"{at(path, row, 'decision')}: {shown(one.decision)} must be one of {', '.join(DECISIONS)}"
-            )
-        if one.decision == FIX and not one.label.strip():
-            raise InputError(f"{at(path, row, 'label')}: a fix must have a label, and this one is empty")
+    for row, one in enumerate(made, 1):
         if firsts.setdefault(one.id, row) != row:
             raise InputError(
                 f"{at(path, row, 'id')}: the row {shown(one.id)} was decided on in row {firsts[one.id]} already"
             )
-        made.append(one)
-    if not made:
-        raise InputError(f"{path} has no decisions")
-    return made
-
-
-def _lines(path: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """The header and, with it, each of the rows behind it, without empty lines."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = (cells for cells in csv.reader(file, strict=True) if cells)
-            header = next(lines, [])
-            if header not in (HEADER, NOTED):
-                raise InputError(
-                    f"{path} must be decisions with the columns {','.join(NOTED)}, got {listed(header) or 'nothing'}"
-                )
-            for cells in lines:
-                yield header, cells
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8") from error
-    except csv.Error as error:
-        raise InputError(f"{path} is damaged: {error}") from error
 
 
 def _understood(

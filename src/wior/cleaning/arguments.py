@@ -38,7 +38,10 @@ def right_labels(y_verified: Any, given: np.ndarray) -> tuple[np.ndarray, np.nda
             f"y_verified must have one entry for each row of X, None or NaN where nobody looked, got {len(values)} for "
             f"{len(given)}; give other verified rows by X_verified and y_verified"
         )
-    known = ~np.array([_is_missing(value) for value in values.tolist()], bool)
+    if values.dtype.kind in "fiub":
+        known = ~np.isnan(values)
+    else:
+        known = ~np.array([_is_missing(value) for value in values.tolist()], bool)
     found = values[known]
     if not len(found):
         return known, given[:0]

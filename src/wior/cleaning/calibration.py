@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from wior.cleaning.opinions.rows import Rows, members
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 FARTHEST = 8.0  # log odds
 RIDGE = 5.0  # of the slope and of what classes add
@@ -22,6 +23,7 @@ class Calibrated(NamedTuple):
     unseen: np.ndarray  # (N,) of pairs, as they would be judged if they were not known; nan elsewhere
 
 
+@by_one_blas_thread
 def calibrated(rows: Rows, posterior: np.ndarray) -> Calibrated:
     """Scores by pairs: log odds of the posterior with a slope, and a constant for each given class, both drawn to those
     of a posterior that can be trusted. A pair is judged by the pairs of other parts.

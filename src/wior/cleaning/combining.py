@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from wior.cleaning.opinions.discriminants import log_normalized
 from wior.cleaning.opinions.rows import Rows
 from wior.cleaning.opinions.table import likeliest_tables, posterior_of
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 FLOOR = 1e-4  # probability that is added to every class, so that no opinion is beyond doubt
 TOWARDS_FIRST = 2.0  # verified rows: what the wish to trust the first opinion alone counts against them
@@ -39,6 +40,7 @@ class Combined:
     loss: float  # on verified rows; nan without any
 
 
+@by_one_blas_thread
 def combine(rows: Rows, opinions: Sequence[Opinion], counts: np.ndarray) -> Combined:
     """The opinions together, and Bayes' rule. The first opinion is the one to trust where little is known."""
     together, weights = _weighted(rows, opinions)

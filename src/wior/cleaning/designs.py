@@ -98,7 +98,7 @@ class NoiseModel:
     def read(self, material: Material, x: jax.Array, y: Tree, temperature: float = 1.0) -> Reading:
         logs = tempered(all_log_probabilities(material.model, y, material.features), temperature)
         log_t = noise_model.log_table(x, jnp.asarray(material.trusted))
-        posterior = posterior_of(logs, log_t, material.given)
+        posterior = noise_model.posterior(logs, log_t, material.given)
         return Reading(posterior, _at(posterior, material.given), np.asarray(jnp.exp(log_t)))
 
 
@@ -175,7 +175,7 @@ def likeliest_table(
     """
     log_t = log_table_of(trusting_table(len(trusted)), trusted) if log_t is None else log_t
     for _ in range(passes):
-        posterior = posterior_of(logs, log_t, given)
+        posterior = noise_model.posterior(logs, log_t, given)
         log_t = log_table_of(counted_table(posterior, np.asarray(given)), trusted)
     return log_t
 
@@ -187,11 +187,7 @@ def log_table_of(table: np.ndarray, trusted: np.ndarray) -> jax.Array:
 
 def _read_weights(material: Material, logs: np.ndarray, weights: np.ndarray) -> Reading:
     log_t = likeliest_table(logs, material.given, material.trusted)
-    return Reading(posterior_of(logs, log_t, material.given), weights, np.asarray(jnp.exp(log_t)))
-
-
-def posterior_of(logs: np.ndarray, log_t: jax.Array, given: Any) -> np.ndarray:
-    return np.array(jnp.exp(noise_model.log_posterior(jnp.asarray(logs), log_t, given)))
+    return Reading(noise_model.posterior(logs, log_t, material.given), weights, np.asarray(jnp.exp(log_t)))
 
 
 def _at(posterior: np.ndarray, given: Any) -> np.ndarray:

@@ -123,9 +123,8 @@ def sentence(found: Findings) -> str:
         number, rows = float((1 - found.scores).sum()), len(found.scores)
         if np.isnan(found.disagreeing):
             return f"about {number:,.0f} of {rows:,} labels are wrong, by the models alone"
-        return (
-            f"a first guess: between {number:,.0f} and {max(number, found.disagreeing * rows):,.0f} of {rows:,} labels "
-            "are wrong; verified rows will tell"
-        )
+        least, most = f"{number:,.0f}", f"{max(number, found.disagreeing * rows):,.0f}"
+        about = f"about {least}" if least == most else f"between {least} and {most}"
+        return f"a first guess: {about} of {rows:,} labels are wrong; verified rows will tell"
     low, _, high = found.estimates.wrong
     return f"between {low:,.0f} and {high:,.0f} of {len(found.scores):,} labels are wrong"

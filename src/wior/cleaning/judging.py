@@ -25,7 +25,7 @@ from wior.cleaning.opinions.corrected import (
     of_right,
 )
 from wior.cleaning.opinions.discriminants import Discriminants, best_temperature
-from wior.cleaning.opinions.given import CHOSEN_AMONG, Given, of_given
+from wior.cleaning.opinions.given import Given, of_given
 from wior.cleaning.opinions.rows import Rows, members
 from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
 from wior.cleaning.opinions.taught import Teachable, of_taught, teachers
@@ -67,7 +67,7 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     plain = given.logs if probabilities is None else np.log(np.maximum(probabilities, 1e-7)).astype(np.float32)
     made = given.discriminants
     counts = lambda some: counted_pairs(some, plain)
-    best = _chosen(given, rows, plain, how, notify)
+    best = _chosen(given, rows, plain, notify)
     right = of_right(made, rows, counts, _starts(made, plain), best, notify)
     opinions = [Opinion("corrected", right)]
     if rows.known.any():
@@ -89,8 +89,9 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
         says = learner.taught_by(*teachers(memberships), how.seed)
     else:
         known_or_likeliest = np.where(rows.known, rows.right, memberships.argmax(1))
-        foreseen = made.scores(*made.sums(memberships))
-        says = made.rule(memberships, best_temperature(foreseen, known_or_likeliest)[0])
+        sums = made.sums(memberships)
+        foreseen = given.of_some.scores(*sums)
+        says = made.rule(*sums, best_temperature(foreseen, known_or_likeliest[given.some])[0])
     labeled = rows.in_table
     disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
     scores = calibrated(rows, together.posterior)
@@ -110,15 +111,11 @@ def _starts(made: Discriminants, plain: np.ndarray) -> Starts:
     return {"the pairs": by_pairs, "the verified rows": by_verified}
 
 
-def _chosen(given: Given, rows: Rows, plain: np.ndarray, how: How, notify: Notify) -> Chosen:
+def _chosen(given: Given, rows: Rows, plain: np.ndarray, notify: Notify) -> Chosen:
     """Of very many rows some choose, and all that are verified."""
-    made, unknown = given.discriminants, np.flatnonzero(~rows.known)
-    if len(unknown) > CHOSEN_AMONG:
-        some = np.random.default_rng(how.seed).permutation(unknown)[:CHOSEN_AMONG]
-        places = np.sort(np.concatenate([some, np.flatnonzero(rows.known)]))
-        rows, plain = rows.some(places), plain[places]
-        made = Discriminants(made.expansion, rows.features, rows.parts)
-        made.shrink(given.share)
+    made = given.of_some
+    if made is not given.discriminants:
+        rows, plain = rows.some(given.some), plain[given.some]
     return chosen(made, rows, lambda some: counted_pairs(some, plain), _starts(made, plain), notify)
 
 

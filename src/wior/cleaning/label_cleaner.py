@@ -268,7 +268,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         self.classes_ = np.array(job.classes)
-        self._features(job.features, reset=True)
+        if job.features.size:
+            self._features(job.features, reset=True)
         if len(job.outside):
             self._features(job.outside_features, reset=False)
         return self._fit_case(job)
@@ -283,6 +284,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         judged = np.flatnonzero(case.right == UNKNOWN)
         if not len(judged):
             raise ValueError("y_verified has a label for every row of X; none is left to be judged")
+        if not self.with_features_:
+            raise ValueError(f"weighting={self.weighting!r} needs features; probabilities alone are for 'auto'")
         known = np.flatnonzero(case.right != UNKNOWN)
         everything = not len(known)  # then no copy is made of what may be large
         sets = [rows for rows in (case.features[known], case.outside_features) if len(rows)]
@@ -417,7 +420,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             if hidden
             else "linear"
         )
-        return TaughtNetwork.of(model, rows.features), name
+        return TaughtNetwork.of(model, rows.features, beforehand=True), name
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""

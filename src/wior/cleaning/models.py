@@ -21,7 +21,7 @@ from wior.tasks.networks import Layer, mlp, mlp_init
 Tree = Any
 FURTHEST = 5.0  # standard deviations: what lies further counts as that far
 LONGEST = 50.0  # mean square length of a row, so that one inner step size fits few columns and many
-ROWS_AT_ONCE = 8192
+ROWS_AT_ONCE, SIZES = 8192, 256
 
 
 class Model(Protocol):
@@ -62,7 +62,7 @@ class Network:
         return cls(center, factor, bound, hidden, classes, gain)
 
     def init(self, seed: int) -> tuple[Layer, ...]:
-        first, *others = mlp_init(jax.random.key(seed), (len(self.center), *self.hidden, self.classes), jnp.float32)
+        first, *others = _layers(jax.random.key(seed), (len(self.center), *self.hidden, self.classes), jnp.float32)
         if not self.hidden:  # nothing to break the symmetry of
             return (first._replace(weights=jnp.zeros_like(first.weights)),)
         return (first._replace(weights=first.weights * self.gain), *others)
@@ -113,6 +113,9 @@ def column_statistics(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.sqrt(variance)
 
 
+_layers = jax.jit(mlp_init, static_argnums=(1, 2))  # one program, which is compiled sooner than many small ones
+
+
 @jax.jit
 def log_probabilities(model: Any, params: Tree, features: jax.Array) -> jax.Array:
     return jax.nn.log_softmax(model.logits(params, features))
@@ -129,14 +132,18 @@ def all_log_probabilities(model: Any, params: Tree, features: Any, places: np.nd
     """log p (rows, classes) of all rows, or of those in `places`, some at a time."""
     if isinstance(model, Custom):
         model = model.as_now(features)
-    rows = len(features) if places is None else len(places)
+    places = np.arange(len(features)) if places is None else places
+    size = rows_at_once(len(places))
+    found = []
+    for at in range(0, max(len(places), 1), size):
+        some = places[at : at + size]
+        if len(some):
+            some = np.pad(some, (0, size - len(some)), mode="edge")
+        found.append(np.asarray(log_probabilities(model, params, jnp.asarray(features[some]))))
+    return np.concatenate(found)[: len(places)]
 
-    def some(at: int) -> Any:
-        return features[at : at + ROWS_AT_ONCE] if places is None else features[places[at : at + ROWS_AT_ONCE]]
 
-    return np.concatenate(
-        [
-            np.asarray(log_probabilities(model, params, jnp.asarray(some(at))))
-            for at in range(0, max(rows, 1), ROWS_AT_ONCE)
-        ]
-    )
+def rows_at_once(rows: int) -> int:
+    """How many of so many rows are judged at once: all pieces have one size, since each size is compiled by itself."""
+    pieces = max(-(-rows // ROWS_AT_ONCE), 1)
+    return max(-(-rows // pieces // SIZES) * SIZES, SIZES)

@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from wior.problems import Bilevel
 from wior.tasks.networks import label_losses, squares
@@ -47,6 +48,10 @@ def log_posterior(log_probabilities: jax.Array, log_t: jax.Array, given: jax.Arr
     """log P(class | row, given label), (rows, classes), of rows with these log probabilities (rows, classes)."""
     possible = jnp.where(log_t > NEVER / 2, log_t, -jnp.inf)  # a model may be surer than NEVER
     return jax.nn.log_softmax(log_probabilities + possible.T[given], -1)
+
+
+def posterior(log_probabilities: np.ndarray, log_t: jax.Array, given: Any) -> np.ndarray:
+    return np.array(jnp.exp(log_posterior(jnp.asarray(log_probabilities), log_t, given)))
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["model"], meta_fields=[])

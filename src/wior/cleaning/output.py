@@ -148,4 +148,5 @@ def review(request: Request, job: Job, cleaner: LabelCleaner, found: Findings, c
         similarity=None if alike is None else alike.similarity,
         estimate=sentence(found),
         again=the_command(request, "decisions.csv"),
+        verified=found.known,
     )

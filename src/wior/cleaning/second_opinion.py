@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from wior.cleaning import plain
-from wior.cleaning.designs import Material, likeliest_table, posterior_of
+from wior.cleaning import noise_model, plain
+from wior.cleaning.designs import Material, likeliest_table
 from wior.cleaning.models import all_log_probabilities, tempered
+from wior.cleaning.opinions.discriminants import best_temperature
 from wior.running.progress import Progress
 
 Tree = Any
 BATCH, LEARNING_RATE = 64, 1e-3
 PASSES, FEWEST_STEPS, MOST_STEPS = 12, 2000, 4000
 ROUNDS = 2
-TEMPERATURES = np.geomspace(0.25, 4, 33)
 ESTIMATES = 3  # of the table in a round
 LEAST = 1e-6  # probability of a class
 
@@ -72,7 +72,7 @@ def second_opinion(
         judgment = _judged(in_this_round, kept, cuts.parts(number), cuts.folds(number), told)
         temperature = judgment.temperature
         log_t = likeliest_table(judgment.logs, material.given, material.trusted, log_t, ESTIMATES)
-        posterior = posterior_of(judgment.logs, log_t, material.given)
+        posterior = noise_model.posterior(judgment.logs, log_t, material.given)
     kept = posterior[np.arange(len(given)), given] >= 0.5
     everyone = np.arange(len(material.verified[1]))
     params = _learned(material, np.flatnonzero(kept), everyone, material.seed, begin("what is kept", 1))
@@ -100,7 +100,7 @@ def _judged(
             logs[member, judged] = all_log_probabilities(material.model, params, material.features[judged])
             known.append(all_log_probabilities(material.model, params, features[held]))
             right.append(np.asarray(labels)[held])
-    temperature = best_temperature(np.concatenate(known), np.concatenate(right))
+    temperature, _ = best_temperature(np.concatenate(known), np.concatenate(right))
     together = np.exp(tempered(logs, temperature)).mean(0)
     return _Judgment(np.log(together + LEAST), temperature)
 
@@ -115,9 +115,3 @@ def _learned(material: Material, rows: np.ndarray, verified: np.ndarray, seed: i
     )  # fmt: skip
     report(1, {})
     return params
-
-
-def best_temperature(logs: np.ndarray, labels: np.ndarray) -> float:
-    """The temperature at which log p (rows, classes) make the labels likeliest."""
-    means = [tempered(logs, one)[np.arange(len(labels)), labels].mean() for one in TEMPERATURES]
-    return float(TEMPERATURES[np.argmax(means)])

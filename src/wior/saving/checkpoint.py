@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ import shutil
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,7 @@ class Store:
             with _silent_orbax():
                 self._writer.save(self.folder / str(saved.step), args=args.Composite(**items))
         except Exception as error:  # of many kinds: where the disk is full tensorstore raises a ValueError
+            _silence_late_failures()
             self._remove_leftovers()
             raise SaveError(
                 f"{self._named} cannot be written at step {saved.step}: {self._reason(error, leaves)}; {self._kept()}"
@@ -482,6 +484,27 @@ def _silent_orbax() -> Iterator[None]:
         log.setLevel(level)
 
 
+@functools.cache
+def _silence_late_failures() -> None:
+    """Threads and forgotten futures tell of a failed save once more, some of them when the program ends."""
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_is_of_no_save)
+    sys.unraisablehook = _without_closed_loops(sys.unraisablehook)
+
+
+def _is_of_no_save(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not any(UNFINISHED.strip("*") in text for text in (record.getMessage(), str(error)))
+
+
+def _without_closed_loops(before: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    return hook
+
+
 @contextlib.contextmanager
 def _silent_late_reads() -> Iterator[None]:
     """Reads of a damaged save that tensorstore gives up on after orbax has.
@@ -489,12 +512,7 @@ def _silent_late_reads() -> Iterator[None]:
     Each would print a traceback that tells nothing.
     """
     before = sys.unraisablehook
-
-    def hook(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            before(unraisable)
-
-    sys.unraisablehook = hook
+    hook = sys.unraisablehook = _without_closed_loops(before)
     try:
         yield
     finally:

@@ -76,7 +76,7 @@ def test_few_verified_rows_choose_nothing(monkeypatch):
 
 def test_a_pass_learns_from_memberships_and_its_table_from_them_too():
     """Two passes written out; the temperature is the one under which labels are likeliest."""
-    made, plain, _ = of_given(ROWS, None, 0)
+    made, plain, *_ = of_given(ROWS, None, 0)
     counts = counted_pairs(ROWS, plain)
     start = {"the pairs": lambda rows: (plain, tables(rows, counted_pairs(rows, plain)))}
     found = list(corrected._passes(made, ROWS, counts, start, 2, lambda _: None, ""))
@@ -103,7 +103,7 @@ def test_a_pass_learns_from_memberships_and_its_table_from_them_too():
 def test_the_corrected_model_knows_the_right_labels_better_than_that_of_given_ones():
     rows = opinion_rows(count=900, pairs=90, beside=0)
     true = opinion_rows(count=900, pairs=900, beside=0).right
-    made, plain, _ = of_given(rows, None, 0)
+    made, plain, *_ = of_given(rows, None, 0)
     counts = lambda some: counted_pairs(some, plain)
     start = {"the pairs": lambda some: (plain, tables(some, counts(some)))}
     found = of_right(made, rows, counts, start, Chosen("the pairs", 2), lambda _: None)

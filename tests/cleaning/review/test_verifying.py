@@ -341,3 +341,19 @@ def test_nothing_to_verify(page, tmp_path):
     page.keys("1", "-", Keys.BACKSPACE, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
     assert lines(page) == [HEADER]
     assert json.loads(block(path, "ids")) == []
+
+
+def test_labels_that_are_keys_have_their_own(page, tmp_path):
+    """The key 1 must not mean the label 0."""
+    keys = "return [...document.querySelectorAll('#choices kbd')].map(e => e.textContent)"
+    page.open(verification_page(tmp_path, a_verification(6, tuple("0123"))))
+    assert page.run(keys) == ["0", "1", "2", "3"]
+    page.keys("1", "0", "4", "3")  # 4 is no label
+    assert [line[2] for line in read_decisions(page.decisions())[1:]] == ["1", "0", "3"]
+    page.keys("/", *"none", Keys.ENTER)
+    assert page.run(keys) == ["0", "1", "2", "3", "a"]
+    page.keys("a")
+    assert [line[2] for line in read_decisions(page.decisions())[1:]] == ["1", "0", "3", "none", "none"]
+    for classes, expected in (("ABx", ["a", "b", "x"]), ("aA1", ["1", "2", "3"]), ("ä1", ["1", "2"])):
+        page.open(verification_page(tmp_path, a_verification(3, tuple(classes))))
+        assert page.run(keys) == expected

@@ -67,7 +67,7 @@ def test_decisions_of_the_review_page(folder):
     assert job.paired.tolist() == [True, True, False, True]
     assert np.array_equal(job.chances, [0, 0, np.nan, 0], equal_nan=True)
     with pytest.raises(
-        InputError, match=r"export.csv, row 1, column 'decision': 'drop' must be one of keep, fix, skip"
+        InputError, match=r"export.csv, row 1, column 'decision': 'drop' must be one of keep, fix, skip, ambiguous$"
     ):
         looked_at("id,given,decision,label\nq,y,drop,x\n")
     with pytest.raises(InputError, match=r"export.csv, row 1, column 'label': a fix must have a label"):

@@ -156,3 +156,36 @@ def test_a_class_of_verified_rows_alone_has_no_probability(folder):
 def test_wrong_probabilities(folder, path, message):
     with pytest.raises(InputError, match=message):
         job_with(probabilities=path())
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("id,label\np,x\nq,y\nr,x\n", "pqr"),
+        ("id,label\n2,x\n3,y\n1,x\n", "231"),  # the column, and not the numbers of the rows
+        ("id,label\n7,x\n7,y\n8,x\n", "123"),  # which they are where the column holds one twice
+        ("label\nx\ny\nx\n", "123"),
+    ],
+)
+def test_without_an_id_column_ids_are_found(folder, text, ids):
+    lines = "".join(f"{ids[row]},{SURE[row, 0]},{SURE[row, 1]}\n" for row in (2, 0, 1))
+    job = job_with(probabilities=write("p.csv", "id,x,y\n" + lines), text=text, id_column=None)
+    assert np.abs(job.probabilities - SURE).max() < 1e-6
+    other = write("p.csv", "id,x,y\nz,1,0\n")
+    if ids == "pqr":
+        with pytest.raises(InputError, match=r"^p.csv has no row for the id 'p' of train.csv$"):
+            job_with(probabilities=other, text=text, id_column=None)
+
+
+def test_verified_rows_of_a_table_without_columns_are_known_by_ids(folder):
+    bare, options = "no,label\np,x\nq,y\nr,x\n", {"probabilities": saved("p.npy", SURE)}
+    job = job_with(text=bare, verified=write("v.csv", "no,label\nq,x\n"), **options)
+    assert (known(job), job.features.shape) == ({1: "x"}, (3, 0))
+    with pytest.raises(InputError, match=r"^v.csv, row 1, column 'no': train.csv has no row 'z'$"):
+        job_with(text=bare, verified=write("v.csv", "no,label\nz,x\n"), **options)
+    with pytest.raises(
+        InputError, match=r"^v.csv has no columns by which its rows are known; name the ids of both files by --id$"
+    ):
+        job_with(text=bare, verified=write("v.csv", "label\nx\n"), **options)
+    with pytest.raises(InputError, match=r"^train.csv has no column to learn from$"):
+        job_with(text=bare)

@@ -13,9 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wior.cleaning.opinions.discriminants import MOST_CLASSES, Discriminants, best_loss, compared, log_normalized
+from wior.cleaning.opinions.discriminants import (
+    MOST_CLASSES,
+    Discriminants,
+    below_highest,
+    best_loss,
+    compared,
+    log_normalized,
+    lowest,
+)
 from wior.cleaning.opinions.rows import UNKNOWN, Rows
 from wior.cleaning.opinions.table import LEAST, memberships_of, tables
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 FOLDS = 3  # of verified rows
 PASSES, USUAL_PASSES = 4, 2  # at most, and where verified rows are too few to choose
@@ -42,6 +51,7 @@ class Chosen(NamedTuple):
     passes: int
 
 
+@by_one_blas_thread
 def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, notify: Notify) -> Chosen:
     """The start and the number of passes that verified rows like best. They are held out in turn: what a pass says of a
     part has been learned from memberships, and these from verified rows of that part.
@@ -59,6 +69,7 @@ def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, noti
     return min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
 
 
+@by_one_blas_thread
 def of_right(
     made: Discriminants, rows: Rows, counts: Counts, starts: Starts, how: Chosen, notify: Notify
 ) -> np.ndarray:
@@ -78,13 +89,16 @@ def without(rows: Rows, places: np.ndarray) -> Rows:
 def _passes(
     made: Discriminants, rows: Rows, counts: np.ndarray, starts: Starts, passes: int, notify: Notify, what: str
 ) -> Iterator[Pass]:
-    for name, start in starts.items():
-        logs, shares = start(rows)
-        for number in range(1, passes + 1):
+    says = {name: start(rows) for name, start in starts.items()}
+    for number in range(1, passes + 1):
+        memberships = {name: memberships_of(*said, rows) for name, said in says.items()}
+        # side by side, so that rows are gone through once for all starts
+        scores = made.scores(*made.sums(np.hstack(list(memberships.values()))), models=len(starts))
+        for at, name in enumerate(starts):
             notify(f"corrected model from {name}, pass {number}, {what}")
-            memberships = memberships_of(logs, shares, rows)
-            shares = tables(rows, counts, memberships)
-            logs = _tempered(made.scores(*made.sums(memberships)), shares, rows)
+            shares = tables(rows, counts, memberships[name])
+            logs = _tempered(scores[:, at * rows.classes : (at + 1) * rows.classes], shares, rows)
+            says[name] = logs, shares
             yield Pass(logs, name, number)
 
 
@@ -92,23 +106,25 @@ def _tempered(scores: np.ndarray, shares: np.ndarray, rows: Rows) -> np.ndarray:
     """log p at the temperature under which given and verified labels are likeliest."""
     places = np.random.default_rng(0).permutation(np.flatnonzero(rows.in_table & ~rows.known))[: compared(rows.classes)]
     known = np.flatnonzero(rows.known)
-    best = (np.inf, 1.0)
+    below, of_known, given = below_highest(scores[places]), below_highest(scores[known]), rows.given[places]
     if shares.ndim == 1:
-        likelihood = lambda logs: _evidence(logs, shares, rows, places)
+        likelihood = lambda p: _evidence(p[given, np.arange(len(given))], shares, rows, places)
     else:
-        shown = shares.mean(0)[:, rows.given[places]].T
-        likelihood = lambda logs: np.log((np.exp(logs) * shown).sum(1) + LEAST).sum()
-    for temperature in TEMPERATURES:
-        loss = -likelihood(log_normalized(scores[places] / temperature))
-        if len(known):
-            logs = log_normalized(scores[known] / temperature)
-            loss -= logs[np.arange(len(known)), rows.right[known]].sum()
-        best = min(best, (float(loss), float(temperature)))
-    return log_normalized(scores / np.float32(best[1]))
+        shown = shares.mean(0)[:, given]
+        likelihood = lambda p: np.log((p * shown).sum(0) + LEAST).sum()
+
+    def loss(temperature: float) -> float:
+        p = np.exp(below / np.float32(temperature))
+        p /= p.sum(0)
+        scaled = of_known / np.float32(temperature)
+        at_right = scaled[rows.right[known], np.arange(len(known))] - np.log(np.exp(scaled).sum(0))
+        return -float(likelihood(p)) - float(at_right.sum(dtype=np.float64))
+
+    return log_normalized(scores / np.float32(lowest(TEMPERATURES, loss)[0]))
 
 
-def _evidence(logs: np.ndarray, shares: np.ndarray, rows: Rows, places: np.ndarray) -> float:
-    """log p of the given labels at some places, where the table is one number."""
-    given, wrong = rows.given[places], shares[rows.parts[places]]
-    frequent = np.bincount(rows.given[rows.in_table], minlength=rows.classes)[given] / rows.in_table.sum()
-    return float(np.log(np.exp(logs[np.arange(len(given)), given]) * (1 - wrong) + wrong * frequent + LEAST).sum())
+def _evidence(p: np.ndarray, shares: np.ndarray, rows: Rows, places: np.ndarray) -> float:
+    """log p of the given labels at some places, where the table is one number; `p` are those of a row's own label."""
+    wrong = shares[rows.parts[places]]
+    frequent = np.bincount(rows.given[rows.in_table], minlength=rows.classes)[rows.given[places]] / rows.in_table.sum()
+    return float(np.log(p * (1 - wrong) + wrong * frequent + LEAST).sum())

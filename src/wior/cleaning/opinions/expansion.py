@@ -68,7 +68,6 @@ class Expansion:
     directions: np.ndarray  # (columns, sums)
     offsets: np.ndarray
     center: np.ndarray
-    scale: np.float32
 
     @classmethod
     def of(cls, features: np.ndarray, standardize: bool | None, seed: int, sums: int = SUMS) -> Expansion:
@@ -80,7 +79,8 @@ class Expansion:
         offsets = (OFFSET * rng.standard_normal(sums)).astype(np.float32)
         drawn = np.maximum(scaled @ directions + offsets, 0)
         center = drawn.mean(0)
-        return cls(scaling, directions, offsets, center, np.float32(length / _length(drawn - center)))
+        scale = np.float32(length / _length(drawn - center))
+        return cls(scaling, directions * scale, offsets * scale, center * scale)
 
     @property
     def width(self) -> int:
@@ -89,8 +89,15 @@ class Expansion:
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """(k, width) of some rows."""
         scaled = self.scaling(features)
-        sums = np.maximum(scaled @ self.directions + self.offsets, 0) - self.center
-        return np.hstack([scaled, sums * self.scale])
+        columns = scaled.shape[1]
+        found = np.empty((len(features), self.width), np.float32)
+        found[:, :columns] = scaled
+        sums = found[:, columns:]
+        np.matmul(scaled, self.directions, out=sums)
+        sums += self.offsets
+        np.maximum(sums, 0, out=sums)
+        sums -= self.center
+        return found
 
 
 def sampled(features: np.ndarray, seed: int) -> np.ndarray:

@@ -51,12 +51,9 @@ def tables(
     """
     if rows.classes > MOST_CLASSES:
         return _shares_of_wrong(rows, memberships)
-    found = []
-    for part, pairs in enumerate(counts):
-        towards = trusting(rows.classes) if memberships is None else _shares(memberships, rows, part)
-        total = pairs + trusted * towards
-        found.append(total / total.sum(1, keepdims=True))
-    return np.array(found)
+    towards = trusting(rows.classes) if memberships is None else _shares(memberships, rows)
+    total = counts + trusted * towards
+    return np.asarray(total / total.sum(-1, keepdims=True))
 
 
 def posterior_of(logs: np.ndarray, found: np.ndarray, rows: Rows) -> np.ndarray:
@@ -73,9 +70,8 @@ def posterior_of(logs: np.ndarray, found: np.ndarray, rows: Rows) -> np.ndarray:
         return posterior
     for part, table in enumerate(found):
         places = np.flatnonzero((rows.parts == part) & labeled)
-        posterior[places] = log_normalized(
-            posterior[places] + np.log(table + LEAST).astype(np.float32)[:, rows.given[places]].T
-        )
+        told = np.log(table + LEAST).astype(np.float32).T[rows.given[places]]
+        posterior[places] = log_normalized(posterior[places] + told)
     return posterior
 
 
@@ -95,13 +91,18 @@ def memberships_of(logs: np.ndarray, found: np.ndarray, rows: Rows) -> np.ndarra
     return memberships
 
 
-def _shares(memberships: np.ndarray, rows: Rows, part: int) -> np.ndarray:
-    """How the rows of the other parts that nobody verified are labeled, by their memberships."""
-    others = (rows.parts != part) & ~rows.known & rows.in_table
-    counts = np.full((rows.classes, rows.classes), 1 / rows.classes)
-    for taken in range(rows.classes):
-        counts[taken] += np.bincount(rows.given[others], memberships[others, taken], minlength=rows.classes)
-    return counts / counts.sum(1, keepdims=True)
+def _shares(memberships: np.ndarray, rows: Rows) -> np.ndarray:
+    """(parts, classes, classes) How the rows of the other parts that nobody verified are labeled, by their
+    memberships.
+    """
+    parts, classes = rows.count_of_parts, rows.classes
+    places = np.flatnonzero(~rows.known & rows.in_table)
+    cells, belongs = rows.parts[places] * classes + rows.given[places], memberships[places].T.copy()
+    counts = np.empty((parts, classes, classes))
+    for taken in range(classes):
+        counts[:, taken] = np.bincount(cells, belongs[taken], minlength=parts * classes).reshape(parts, classes)
+    counts = counts.sum(0) - counts + 1 / classes
+    return np.asarray(counts / counts.sum(2, keepdims=True))
 
 
 def _shares_of_wrong(rows: Rows, memberships: np.ndarray | None) -> np.ndarray:

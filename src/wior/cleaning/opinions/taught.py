@@ -7,7 +7,10 @@ likely enough, and the right label of verified rows.
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import jax
@@ -16,8 +19,8 @@ import numpy as np
 from sklearn.base import clone
 
 from wior.cleaning import plain
-from wior.cleaning.models import Custom, Network, all_log_probabilities
-from wior.cleaning.opinions.rows import Rows
+from wior.cleaning.models import Custom, Network, all_log_probabilities, log_probabilities, rows_at_once
+from wior.cleaning.opinions.rows import PARTS, Rows
 
 BATCH, LEARNING_RATE = 64, 1e-3
 PASSES, FEWEST_STEPS, MOST_STEPS = 12, 2000, 6000
@@ -30,6 +33,9 @@ Notify = Callable[[str], None]
 class Teachable(Protocol):
     """What learns from some rows, and says log p (k, classes) of others."""
 
+    @property
+    def at_once(self) -> int: ...
+
     def taught_by(self, places: np.ndarray, labels: np.ndarray, seed: int) -> Callable[[Any], np.ndarray]: ...
 
 
@@ -40,14 +46,37 @@ class TaughtNetwork:
     model: Network | Custom
     features: jax.Array
     steps: int
+    compiling: threading.Thread | None = None
 
     @classmethod
-    def of(cls, model: Network | Custom, features: np.ndarray) -> TaughtNetwork:
+    def of(cls, model: Network | Custom, features: np.ndarray, beforehand: bool = False) -> TaughtNetwork:
+        """`beforehand`: compile while other things are computed."""
         steps = int(np.clip(PASSES * len(features) // BATCH, FEWEST_STEPS, MOST_STEPS))
-        return cls(model, jax.device_put(features), steps)  # `jnp.asarray` would hold it twice for a moment
+        made = cls(model, jax.device_put(features), steps)  # `jnp.asarray` would hold it twice for a moment
+        if not beforehand or not isinstance(model, Network):  # a function of the user's own may not be called twice
+            return made
+        compiling = threading.Thread(target=made._compile, name="compiling")
+        compiling.start()
+        return dataclasses.replace(made, compiling=compiling)
+
+    @property
+    def at_once(self) -> int:
+        """How many networks learn at the same time: a small one keeps one core busy."""
+        return min(os.cpu_count() or 1, 2) if jax.default_backend() == "cpu" else 1
+
+    def _compile(self) -> None:
+        params, number = self.model.init(0), jax.ShapeDtypeStruct((), jnp.float32)
+        labels = jax.ShapeDtypeStruct(self.features.shape[:1], jnp.int32)
+        batches = jax.ShapeDtypeStruct((self.steps, BATCH), jnp.int32)
+        plain.trained.lower(self.model, params, (self.features,), labels, batches, number, number).compile()
+        rows = rows_at_once(-(-len(self.features) // PARTS))
+        features = jax.ShapeDtypeStruct((rows, *self.features.shape[1:]), self.features.dtype)
+        log_probabilities.lower(self.model, params, features).compile()
 
     def taught_by(self, places: np.ndarray, labels: np.ndarray, seed: int) -> Callable[[Any], np.ndarray]:
         """`labels`: of all rows, of which those in `places` count."""
+        if self.compiling is not None:
+            self.compiling.join()
         batches = plain.drawn(places, self.steps, BATCH, seed)
         params = plain.trained(
             self.model, self.model.init(seed), (self.features,), jnp.asarray(labels.astype(np.int32)), batches,
@@ -63,6 +92,7 @@ class TaughtClassifier:
     classifier: Any
     features: np.ndarray
     classes: int
+    at_once = 1  # it may take all cores by itself
 
     def taught_by(self, places: np.ndarray, labels: np.ndarray, seed: int) -> Callable[[Any], np.ndarray]:
         """`labels`: of all rows, of which those in `places` count."""
@@ -108,11 +138,19 @@ def of_taught(learner: Teachable, rows: Rows, memberships: np.ndarray, seed: int
     places, labels = teachers(memberships)
     found = np.full((len(rows.given), rows.classes), np.log(1 / rows.classes), np.float32)
     parts = rows.count_of_parts
-    for part in range(parts):
-        notify(f"models of kept rows, part {part + 1} of {parts}")
+
+    def judged(part: int) -> np.ndarray | None:
         own = places[rows.parts[places] != part]
         if len(np.unique(labels[own])) < 2:
-            continue
-        here = np.flatnonzero(rows.parts == part)
-        found[here] = learner.taught_by(own, labels, seed + part)(rows.features[here])
+            return None
+        return learner.taught_by(own, labels, seed + part)(rows.features[rows.parts == part])
+
+    pool = ThreadPoolExecutor(learner.at_once)
+    try:
+        for part, logs in enumerate(pool.map(judged, range(parts))):
+            notify(f"models of kept rows, part {part + 1} of {parts}")
+            if logs is not None:
+                found[rows.parts == part] = logs
+    finally:
+        pool.shutdown(cancel_futures=True)
     return found

@@ -11,11 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from wior.cleaning.opinions.discriminants import log_normalized
 from wior.cleaning.opinions.expansion import Scaling
 from wior.cleaning.opinions.rows import Rows
+from wior.cleaning.opinions.threads import by_one_blas_thread
 
 PENALTY = 1e-3  # of the weights, for rows of length one
 ROWS_AT_ONCE = 65_536
 
 
+@by_one_blas_thread
 def of_verified(rows: Rows, scaling: Scaling) -> np.ndarray:
     """log p (N, classes) by the verified rows of the other parts."""
     known = np.flatnonzero(rows.known)

@@ -89,7 +89,7 @@ class Card {
     }[word];
     this.state.title = word === "fix" ? `fix to ${label}` : "";
     this.noted.textContent = decisions.notes.has(this.slot) ? "✎" : "";
-    const said = [describe(data, this.slot), word ? `decided: ${word}` : "undecided"];
+    const said = [describe(data, this.slot), word ? `decided: ${word}` : isVerified(data, this.slot) ? "" : "undecided"].filter(Boolean);
     if (this.near.title) said.push(this.near.title);
     if (decisions.notes.has(this.slot)) said.push("with a note");
     this.root.setAttribute("aria-label", said.join(", "));

@@ -15,7 +15,8 @@ function draw(tag, attributes, ...children) {
 class Histogram {
   constructor(data, choose) {
     const counts = new Uint32Array(BINS);
-    for (const score of data.all.scores) counts[Math.min(BINS - 1, Math.floor(score * BINS))]++;
+    const { scores, verified } = data.all;
+    scores.forEach((score, row) => verified[row] || counts[Math.min(BINS - 1, Math.floor(score * BINS))]++);
     const highest = Math.max(1, ...counts);
     let bars = "";
     counts.forEach((number, bin) => {
@@ -34,7 +35,7 @@ class Histogram {
     );
     this.svg.setAttribute(
       "aria-label",
-      `Histogram of the scores of ${rowsText(data.rows)}, from 0 to 1 in ${BINS} bars`,
+      `Histogram of the scores of ${rowsText(data.toJudge)}, from 0 to 1 in ${BINS} bars`,
     );
     const follow = event => {
       const box = this.svg.getBoundingClientRect();
@@ -64,7 +65,7 @@ class ClassBars {
     this.data = data;
     this.choose = choose;
     this.total = new Uint32Array(data.classes.length);
-    for (const label of data.all.given) this.total[label]++;
+    data.all.given.forEach((label, row) => data.all.verified[row] || this.total[label]++);
     this.list = make("ul", "class-bars");
     const longest = data.classes.reduce((most, name) => Math.max(most, name.length), 0);
     this.list.style.setProperty("--name", `${Math.min(24, longest + 1)}ch`);

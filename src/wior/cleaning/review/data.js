@@ -1,5 +1,6 @@
-// What the review shows: arrays over all rows, and over the slots, the rows of the lowest scores in the order of these.
-// Behind the slots come rows that are similar to some of them, which have an id, a record and a picture as well.
+// What the review shows: arrays over all rows, and over the slots. These are the rows to decide in the order of their
+// scores, `open` of them, and behind them verified rows, those with a wrong label first. Behind the slots come rows that
+// are similar to some of them, which have an id, a record and a picture as well.
 
 const NEAR = Math.fround(0.98); // rows as similar as this are near-duplicates
 
@@ -11,11 +12,15 @@ function takeData() {
     given: takeLabels("given", about.labelBytes),
     suggested: takeLabels("suggested", about.labelBytes),
     scores: takeArray("scores", Float32Array),
+    verified: takeArray("verified", Uint8Array),
   };
+  const verified = all.verified.reduce((sum, one) => sum + one, 0);
   return {
     ...about,
     all,
     rows: all.scores.length,
+    verified,
+    toJudge: all.scores.length - verified,
     slots: places.length,
     places,
     beyond: takeArray("beyond", Uint32Array),
@@ -68,18 +73,20 @@ function slotsBelow(scores, threshold) {
   return low;
 }
 
-// flagged rows: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be
+const isVerified = (data, slot) => slot >= data.open;
+
+// rows to judge that are flagged: their number, by given label, and by the pair of labels; pairs are an array, or a map where it would be
 // vast
 function count({ all, rows, classes }, threshold) {
   const limit = Math.fround(threshold);
-  const { given, suggested, scores } = all;
+  const { given, suggested, scores, verified } = all;
   const side = classes.length;
   const dense = side <= 1024;
   const byGiven = new Uint32Array(side);
   const pairs = dense ? new Uint32Array(side * side) : new Map();
   let flagged = 0;
   for (let row = 0; row < rows; row++) {
-    if (!(scores[row] < limit)) continue;
+    if (verified[row] || !(scores[row] < limit)) continue;
     const pair = given[row] * side + suggested[row];
     flagged++;
     byGiven[given[row]]++;

@@ -137,12 +137,14 @@ function exportCsv() {
   download(name, decisions.csv());
   decisions.exported = true;
   decisions.save();
-  const open = [...decisions.notes.keys()].filter(slot => !decisions.codes[slot]).length;
+  const open = [...decisions.notes.keys()].filter(slot => !decisions.exportedCode(slot)).length;
   const rest = open
     ? `; ${countText(open, "note", "notes")} on undecided rows ${open === 1 ? "is" : "are"} not in it`
     : "";
+  const { corrections } = decisions;
+  const known = corrections ? ` and ${countText(corrections, "correction", "corrections")} of verified rows` : "";
   showExported(
-    `Exported ${countText(decisions.count(), "decision", "decisions")} to ${name}${rest}`,
+    `Exported ${countText(decisions.count(), "decision", "decisions")}${known} to ${name}${rest}`,
     data.again.replaceAll(/(?<![\p{L}\p{N}._-])decisions\.csv/gu, () => name),
   );
 }

@@ -12,14 +12,30 @@ class Decisions extends Marks {
     return WORDS[Math.min(this.codes[slot], FIX)];
   }
 
+  // of a verified row whose given label is wrong the right one is known, so that it is fixed with the others
+  exportedCode(slot) {
+    const { given, suggested } = this.data;
+    const known = isVerified(this.data, slot) && given[slot] !== suggested[slot];
+    return this.codes[slot] || (known ? FIX + suggested[slot] : UNDECIDED);
+  }
+
+  // the corrections of verified rows that are exported with what was decided here
+  get corrections() {
+    let number = 0;
+    for (let slot = this.data.open; slot < this.data.slots; slot++)
+      if (!this.codes[slot] && this.exportedCode(slot)) number++;
+    return number;
+  }
+
   csv() {
     const { ids, classes, given } = this.data;
     const lines = [csvLine(HEADER)];
-    this.codes.forEach((code, slot) => {
+    this.codes.forEach((_, slot) => {
+      const code = this.exportedCode(slot);
       if (!code) return;
       const name = classes[given[slot]];
-      const label = code === KEEP ? name : (this.labels[this.label(slot)] ?? "");
-      lines.push(csvLine([ids[slot], name, this.word(slot), label, this.note(slot)]));
+      const label = code === KEEP ? name : (this.labels[code - FIX] ?? "");
+      lines.push(csvLine([ids[slot], name, WORDS[Math.min(code, FIX)], label, this.note(slot)]));
     });
     return lines.join("");
   }

@@ -6,13 +6,14 @@ function makeLabels() {
     root,
     given: makeText("b", "label"),
     suggested: makeText("b", "label"),
+    caption: make("span", "caption"),
     score: make("span"),
     sure: make("span"),
   };
   const given = make("div", "given");
   given.append(make("span", "caption", "given"), parts.given);
   const suggested = make("div", "suggested");
-  suggested.append(make("span", "caption", "suggested"), parts.suggested);
+  suggested.append(parts.caption, parts.suggested);
   const numbers = make("div", "numbers");
   numbers.append(parts.score, parts.sure);
   root.append(given, make("span", "arrow", "→", { "aria-hidden": "true" }), suggested, numbers);
@@ -26,13 +27,16 @@ function showLabels(parts, data, slot) {
   parts.given.title = given;
   parts.suggested.textContent = suggested;
   parts.suggested.title = suggested;
-  parts.score.textContent = `score ${decimal(data.scores[slot])}`;
-  parts.sure.textContent = `${percent(data.confidence[slot])} sure`;
+  const verified = isVerified(data, slot);
+  parts.caption.textContent = verified ? "verified" : "suggested";
+  parts.score.textContent = verified ? "" : `score ${decimal(data.scores[slot])}`;
+  parts.sure.textContent = verified ? "" : `${percent(data.confidence[slot])} sure`;
   parts.root.classList.toggle("same", given === suggested);
 }
 
 const describe = (data, slot) =>
-  `row ${data.ids[slot]}, given ${data.classes[data.given[slot]]}, suggested ${data.classes[data.suggested[slot]]}`;
+  `row ${data.ids[slot]}, given ${data.classes[data.given[slot]]}, ` +
+  `${isVerified(data, slot) ? "verified" : "suggested"} ${data.classes[data.suggested[slot]]}`;
 
 // cards are of one height, so all labels have as many lines as the longest name needs, side by side where all fit
 function roomForLabels(classes, width) {

@@ -61,6 +61,10 @@ def require_several(names: tuple[str, str], of: Any, end: int, what: str) -> Non
     _require_between(names[1], np.asarray(second))
 
 
+def require_marks(name: str, values: np.ndarray, rows: int) -> None:
+    _require_one_for_each_row(name, values, rows)
+
+
 def require_records(columns: Sequence[str], records: Any) -> None:
     if bool(columns) != (records is not None):
         raise ValueError(

@@ -60,6 +60,7 @@ function listenToFilters() {
 
 function listen() {
   listenToFilters();
+  on("verified-toggle", "click", () => chooseVerified(!filters.verified));
   on("keep-all", "click", () => decideAll("keep"));
   on("fix-all", "click", () => decideAll("fix"));
   on("undo", "click", undo);
@@ -141,6 +142,8 @@ function begin() {
   find("estimate").textContent = data.estimate;
   find("estimate").hidden = !data.estimate;
   find("near-box").hidden = !data.similar;
+  find("verified-toggle").hidden = !data.verified;
+  find("verified-toggle").textContent = countText(data.verified, "verified row", "verified rows");
   find("row-likely").hidden = find("likely-keys").hidden = !data.likely;
   find("histogram").append(histogram.svg);
   find("class-bars").append(classBars.list, classBars.rest);

@@ -1,7 +1,8 @@
 """The page on which a person reviews labels.
 
-Every row counts in the numbers, the histogram and the matrix. What a person looks at, the id, the record and the
-picture, is there for the rows of the lowest scores, and for rows that are similar to the lowest of these.
+Every row that is not verified counts in the numbers, the histogram and the matrix. What a person looks at, the id, the
+record and the picture, is there for the rows of the lowest scores, for verified rows, which stand apart from those to
+decide, and for rows that are similar to some of these.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from wior.cleaning.review.page import Parts, write_page
 from wior.cleaning.review.refusals import (
     require_different,
     require_labels,
+    require_marks,
     require_records,
     require_several,
     require_shares,
@@ -58,6 +60,7 @@ PARTS = Parts(
     ),
 )
 CURVE_POINTS = 1000
+VERIFIED_SHOWN = 10_000  # those whose given label is wrong first
 SIMILAR_BEYOND = 10_000  # similar rows of higher scores than those that can be decided on, which are there to be seen
 
 
@@ -83,7 +86,7 @@ class Review:
     classes: Sequence[str]
     ids: Sequence[str]
     given: np.ndarray  # (n,) places in classes
-    suggested: np.ndarray  # (n,) places in classes
+    suggested: np.ndarray  # (n,) places in classes; of a verified row its right label
     scores: np.ndarray  # (n,) in [0, 1]; low: the label is probably wrong
     confidence: np.ndarray  # (n,) in [0, 1], of the suggested label
     threshold: float  # rows of lower scores are flagged
@@ -97,12 +100,14 @@ class Review:
     similarity: np.ndarray | None = None  # (n, s) in [0, 1]; a near-duplicate from 0.98 on
     estimate: str = ""  # one sentence: how many labels are wrong
     again: str = ""  # the command that uses decisions.csv, the exported decisions
+    verified: np.ndarray | None = None  # (n,) of bool: somebody has said what is right
 
 
 def write_review(path: Path, review: Review, *, detailed: int = 100_000) -> None:
     """Writes the page, all of it or nothing.
 
-    The `detailed` rows of the lowest scores can be looked at on it; 64 MB of records and 48 MB of pictures at most.
+    The `detailed` rows of the lowest scores that are not verified can be looked at on it; 64 MB of records and 48 MB of
+    pictures at most.
     """
     _validate(review)
     write_page(path, PARTS, _blocks(review, positive_integer("detailed", detailed)))
@@ -110,21 +115,25 @@ def write_review(path: Path, review: Review, *, detailed: int = 100_000) -> None
 
 def _blocks(review: Review, detailed: int) -> Iterator[str]:
     label = label_type(review.classes)
-    lowest = np.argsort(np.asarray(review.scores), kind="stable")[:detailed]
-    beyond = _similar_beyond(review, lowest)
-    seen = np.concatenate([lowest, beyond])
+    verified = _verified(review)
+    by_score = np.argsort(np.asarray(review.scores), kind="stable")
+    to_decide = by_score[~verified[by_score]][:detailed]
+    looked_at = np.concatenate([to_decide, by_score[verified[by_score]][:VERIFIED_SHOWN]])
+    beyond = _similar_beyond(review, looked_at)
+    seen = np.concatenate([looked_at, beyond])
     yield array_block("given", review.given, label)
     yield array_block("suggested", review.suggested, label)
     yield array_block("scores", review.scores, "<f4")
-    yield array_block("places", lowest, "<u4")
+    yield array_block("verified", verified, "u1")
+    yield array_block("places", looked_at, "<u4")
     yield array_block("beyond", beyond, "<u4")
-    yield array_block("confidence", np.asarray(review.confidence)[lowest], "<f4")
+    yield array_block("confidence", np.asarray(review.confidence)[looked_at], "<f4")
     if review.likely is not None and review.likelihoods is not None:
-        yield array_block("likely", np.asarray(review.likely)[lowest], label)
-        yield array_block("likelihoods", np.asarray(review.likelihoods)[lowest], "<f4")
+        yield array_block("likely", np.asarray(review.likely)[looked_at], label)
+        yield array_block("likelihoods", np.asarray(review.likelihoods)[looked_at], "<f4")
     if review.similar is not None and review.similarity is not None:
-        yield array_block("similar", np.asarray(review.similar)[lowest], "<u4")
-        yield array_block("similarity", np.asarray(review.similarity)[lowest], "<f4")
+        yield array_block("similar", np.asarray(review.similar)[looked_at], "<u4")
+        yield array_block("similarity", np.asarray(review.similarity)[looked_at], "<f4")
     yield block("ids", script_json([review.ids[place] for place in seen]))
     cut = yield from record_blocks(review.records, seen, len(review.columns))
     pictures = yield from picture_blocks(review.images, seen)
@@ -134,6 +143,7 @@ def _blocks(review: Review, detailed: int) -> Iterator[str]:
         "classes": list(review.classes),
         "columns": list(review.columns),
         "threshold": float(review.threshold),
+        "open": len(to_decide),
         "fingerprint": fingerprint(review.classes, review.ids, review.given),
         "curves": [_thinned(curve) for curve in review.curves],
         "labelBytes": label.itemsize,
@@ -147,12 +157,16 @@ def _blocks(review: Review, detailed: int) -> Iterator[str]:
     yield block("about", script_json(about))
 
 
-def _similar_beyond(review: Review, lowest: np.ndarray) -> np.ndarray:
-    """Places of rows that are similar to those of the lowest scores and are none of them."""
-    if review.similar is None or len(lowest) == len(review.ids):
+def _verified(review: Review) -> np.ndarray:
+    return np.zeros(len(review.ids), bool) if review.verified is None else np.asarray(review.verified, bool)
+
+
+def _similar_beyond(review: Review, looked_at: np.ndarray) -> np.ndarray:
+    """Places of rows that are similar to those that are looked at and are none of them."""
+    if review.similar is None or len(looked_at) == len(review.ids):
         return np.zeros(0, int)
-    similar = np.asarray(review.similar)[lowest].ravel()
-    others = similar[~np.isin(similar, lowest)]
+    similar = np.asarray(review.similar)[looked_at].ravel()
+    others = similar[~np.isin(similar, looked_at)]
     firsts = np.unique(others, return_index=True)[1]
     return others[np.sort(firsts)][:SIMILAR_BEYOND]
 
@@ -174,6 +188,7 @@ def _validate(review: Review) -> None:
         require_labels(name, np.asarray(getattr(review, name)), rows, classes)
     for name in ("scores", "confidence"):
         require_shares(name, np.asarray(getattr(review, name)), rows)
+    require_marks("verified", _verified(review), rows)
     if not 0 <= review.threshold <= 1:
         raise ValueError(f"threshold must lie between 0 and 1, got {review.threshold!r}")
     require_records(review.columns, review.records)

@@ -21,6 +21,7 @@ const filters = {
   suggested: -1,
   state: "any",
   near: false,
+  verified: false, // verified rows in place of those to decide
   sort: "score",
   words: "",
 };
@@ -39,11 +40,11 @@ const matrix = new Matrix(data, (given, suggested) => {
 
 function recount() {
   counts = count(data, filters.threshold);
-  reachable = slotsBelow(data.scores, filters.threshold);
-  const share = data.rows ? counts.flagged / data.rows : 0;
+  reachable = slotsBelow(data.scores.subarray(0, data.open), filters.threshold);
+  const share = data.toJudge ? counts.flagged / data.toJudge : 0;
   find("flagged").textContent = whole(counts.flagged);
   find("flagged-unit").textContent = counts.flagged === 1 ? "row flagged" : "rows flagged";
-  find("share").textContent = `${percent(share)} of ${rowsText(data.rows)}`;
+  find("share").textContent = `${percent(share)} of ${rowsText(data.toJudge)}${data.verified ? " that nobody verified" : ""}`;
   find("threshold").value = filters.threshold;
   find("threshold").setAttribute(
     "aria-valuetext",
@@ -60,6 +61,8 @@ function refilter(where) {
   const shown = chosen();
   find("rows").hidden = !shown.length;
   gallery.show(shown, where);
+  find("verified-toggle").setAttribute("aria-pressed", String(filters.verified));
+  find("rows").setAttribute("aria-label", filters.verified ? "Verified rows" : "Flagged rows");
   const some = [filters.given >= 0, filters.suggested >= 0, filters.state !== "any", filters.near].filter(Boolean);
   find("clear").hidden = !some.length && filters.words === "";
   find("filters-toggle").textContent = some.length ? `Filters (${some.length})` : "Filters";
@@ -103,12 +106,12 @@ function chosen() {
   const admits = ADMITTED[filters.state];
   const near = filters.near && haveNear(data);
   const sorted = order();
-  const found = new Uint32Array(reachable);
-  const end = sorted ? sorted.length : reachable;
+  const [first, end] = filters.verified ? [data.open, data.slots] : [0, reachable];
+  const found = new Uint32Array(end - first);
   let length = 0;
-  for (let i = 0; i < end; i++) {
+  for (let i = sorted ? 0 : first; i < (sorted ? sorted.length : end); i++) {
     const slot = sorted ? sorted[i] : i;
-    if (slot >= reachable) continue;
+    if (slot < first || slot >= end) continue;
     if (given >= 0 && data.given[slot] !== given) continue;
     if (suggested >= 0 && data.suggested[slot] !== suggested) continue;
     if (!admits(decisions.codes[slot])) continue;
@@ -159,9 +162,15 @@ function chooseOption(select, label) {
   select.value = String(label);
 }
 
+function chooseVerified(verified) {
+  filters.verified = verified;
+  refilter({ restart: true });
+}
+
 function clearFilters() {
   find("search").value = "";
   filters.state = find("state-filter").value = "any";
+  filters.verified = false;
   filters.near = find("near-filter").checked = false;
   filters.words = "";
   matches = null;
@@ -173,20 +182,21 @@ let telling;
 
 function showProgress() {
   const decided = decisions.count(reachable);
-  const all = decisions.count();
+  const lines = decisions.count() + decisions.corrections;
   find("progress").max = Math.max(1, reachable);
   find("progress").value = decided;
   find("progress-text").textContent = reachable
     ? `${whole(decided)} of ${whole(reachable)} decided`
     : "nothing to decide";
   find("undo").disabled = !decisions.past.length;
-  find("export").disabled = !all;
-  find("export").textContent = all ? `Export CSV (${whole(all)})` : "Export CSV";
+  find("export").disabled = !lines;
+  find("export").textContent = lines ? `Export CSV (${whole(lines)})` : "Export CSV";
   const shown = gallery.shown.length;
-  const unseen = counts.flagged - reachable;
-  find("shown").textContent =
-    `${rowsText(shown)} shown${unseen ? `; ${whole(unseen)} flagged rows of higher scores only count` : ""}`;
-  find("keep-all").disabled = find("fix-all").disabled = !shown;
+  const unseen = filters.verified ? 0 : counts.flagged - reachable;
+  find("shown").textContent = filters.verified
+    ? `${countText(shown, "verified row", "verified rows")} shown`
+    : `${rowsText(shown)} shown${unseen ? `; ${whole(unseen)} flagged rows of higher scores only count` : ""}`;
+  find("keep-all").disabled = find("fix-all").disabled = !shown || filters.verified;
   const { flagged } = counts;
   clearTimeout(telling);
   telling = setTimeout(() => {
@@ -204,6 +214,13 @@ function showEmpty() {
   if (!data.rows) {
     find("empty-text").textContent = "There are no rows in this data.";
     button.hidden = true;
+  } else if (filters.verified) {
+    find("empty-text").textContent = "No verified row matches the filters.";
+    button.textContent = "Clear filters";
+    button.onclick = clearFilters;
+  } else if (!data.open) {
+    find("empty-text").textContent = "Every row is verified.";
+    button.hidden = true;
   } else if (counts.flagged) {
     const done = filters.state === "none" && decisions.count(reachable) === reachable;
     find("empty-text").textContent = done ? "Every flagged row is decided." : "No flagged row matches the filters.";
@@ -211,7 +228,7 @@ function showEmpty() {
     button.textContent = "Clear filters";
     button.onclick = clearFilters;
   } else {
-    const next = Math.min(20, data.slots);
+    const next = Math.min(20, data.open);
     const above = Math.min(1, Math.ceil(1000 * data.scores[next - 1] + 1) / 1000);
     find("empty-text").textContent =
       `No row is flagged: no score lies below ${Number(filters.threshold.toPrecision(3))}.`;
@@ -233,12 +250,16 @@ decisions.kept.refused = () => {
 
 function showLimits() {
   const said = [];
-  const { rows, slots, columns } = data;
+  const { open, toJudge, verified, slots, columns } = data;
   const records = Math.min(slots, data.records.length);
-  if (slots < rows)
+  if (open < toJudge)
     said.push(
-      `The ${whole(slots)} rows of the lowest scores can be looked at here. The other ${whole(rows - slots)} count ` +
+      `The ${whole(open)} rows of the lowest scores can be looked at here. The other ${whole(toJudge - open)} count ` +
         "in the numbers, the histogram and the matrix.",
+    );
+  if (slots - open < verified)
+    said.push(
+      `Of ${whole(verified)} verified rows ${whole(slots - open)} can be looked at here, those with a wrong label first.`,
     );
   if (data.cut)
     said.push(

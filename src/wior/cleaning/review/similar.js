@@ -22,6 +22,7 @@ function similarRow(page, slot, place, similarity) {
   const label = data.all.given[place];
   const given = makeText("b", label === data.given[slot] ? "label" : "label other", data.classes[label]);
   told.append(make("span", "caption", "given"), given, make("span", "number", `${percent(similarity)} similar`));
+  if (data.all.verified[place]) told.append(make("span", "number", "verified"));
   if (similarity >= NEAR) told.append(make("span", "near", "near-duplicate"));
   const decided = entry < data.slots ? page.decisions.word(entry) : "";
   if (decided) told.append(make("span", "number", `decided: ${decided}`));
@@ -44,8 +45,10 @@ function openSimilar(page, item, place) {
   const { data } = page;
   const entry = entryOf(data, place);
   const name = entry === undefined ? `place ${whole(place)} in the data, counted from 0` : data.ids[entry];
-  const score = `score ${decimal(data.all.scores[place])}, suggested ${data.classes[data.all.suggested[place]]}`;
-  item.append(makeText("p", "remark", `${name}, ${score}`));
+  const label = data.classes[data.all.suggested[place]];
+  const score = decimal(data.all.scores[place]);
+  const said = data.all.verified[place] ? `verified ${label}` : `score ${score}, suggested ${label}`;
+  item.append(makeText("p", "remark", `${name}, ${said}`));
   const record = data.records[entry];
   if (record) item.append(columnsList(data.columns, record));
   else if (data.columns.length) item.append(make("p", "remark", "The record of this row is not on this page."));

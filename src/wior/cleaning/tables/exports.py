@@ -11,31 +11,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wior.cleaning.review.guard import unguard
+from wior.cleaning.tables.decisions import has_decisions, read_decisions, texts_of
 from wior.cleaning.tables.errors import InputError, at, shown
 from wior.cleaning.tables.job import Job, Known, Labels
 from wior.cleaning.tables.row_file import RowFile
 from wior.cleaning.tables.vocabulary import spelling
 
 VERIFIED = ("id", "given", "verified", "chance")
-DECISIONS = ("id", "given", "decision", "label")
-KEEP, FIX = "keep", "fix"
-OPEN = ("skip", "ambiguous", "")
 
 
 def is_export(file: RowFile) -> bool:
-    return file.kind == "table" and tuple(file.names[:4]) in (VERIFIED, DECISIONS)
+    return has_decisions(file) or _is_verified(file)
+
+
+def _is_verified(file: RowFile) -> bool:
+    return file.kind == "table" and tuple(file.names[: len(VERIFIED)]) == VERIFIED
 
 
 def read_export(job: Job, file: RowFile) -> Known:
     """The rows of the job that were looked at."""
-    cells = [_texts(file, name) for name in file.names[:4]]
-    ids, given = cells[:2]
-    if tuple(file.names[:4]) == VERIFIED:
-        right = cells[2]
-        chances = np.array([_chance(file, row, text) for row, text in enumerate(cells[3])])
+    if _is_verified(file):
+        ids, given, right, told = (texts_of(file, name) for name in VERIFIED)
+        chances = np.array([_chance(file, row, text) for row, text in enumerate(told)])
     else:
-        right = [_decided(file, row, *texts) for row, texts in enumerate(zip(*cells[1:], strict=True))]
+        made = read_decisions(file)
+        ids, given, right = ([getattr(one, name) for one in made] for name in ("id", "given", "right"))
         chances = np.zeros(len(ids))
     rows = np.array([row for row, label in enumerate(right) if label.strip()], np.int64)
     if not len(rows):
@@ -74,10 +74,6 @@ def find_ids(job: Job, ids: Sequence[str]) -> np.ndarray:
     return np.asarray(pc.fill_null(places, -1).to_numpy(), np.int64)
 
 
-def _texts(file: RowFile, name: str) -> list[str]:
-    return [unguard(text) for batch in file.batches([name]) for text in batch[name].texts.to_pylist()]
-
-
 def _chance(file: RowFile, row: int, text: str) -> float:
     if not text.strip():
         return np.nan
@@ -88,18 +84,6 @@ def _chance(file: RowFile, row: int, text: str) -> float:
     if not 0 < chance <= 1:
         raise InputError(f"{at(file.path, row + 1, 'chance')}: {shown(text)} must be a number above 0 and at most 1")
     return chance
-
-
-def _decided(file: RowFile, row: int, given: str, decision: str, label: str) -> str:
-    if decision == KEEP:
-        return given
-    if decision == FIX:
-        if not label.strip():
-            raise InputError(f"{at(file.path, row + 1, 'label')}: a fix must have a label, and this one is empty")
-        return label
-    if decision not in OPEN:
-        raise InputError(f"{at(file.path, row + 1, 'decision')}: {shown(decision)} must be one of keep, fix, skip")
-    return ""
 
 
 def _demand_same_given(job: Job, file: RowFile, given: Sequence[str], rows: np.ndarray, places: np.ndarray) -> None:

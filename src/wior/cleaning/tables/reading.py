@@ -47,6 +47,7 @@ def read_rows(file: RowFile, asked: Asked) -> Job:
         asked.verified_label,
         asked.ignore,
         featured=asked.embeddings is None,
+        bare=asked.probabilities is not None,
     )
     job = read_images(file, roles, asked) if file.kind == "images" else READERS[file.kind](file, roles)
     if asked.embeddings is None:

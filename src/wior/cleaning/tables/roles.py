@@ -30,6 +30,7 @@ class Roles(NamedTuple):
     right: str | None = None
     ignored: Sequence[str] = ()
     featured: bool = True  # whether other columns, or pixels, become features
+    bare: bool = False  # whether there may be no other column: something else says what the labels are
 
     def require(self, file: RowFile) -> None:
         """Every column that is named must be there, and have one role."""

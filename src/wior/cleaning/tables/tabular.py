@@ -38,7 +38,7 @@ def read_table(file: RowFile, roles: Roles) -> Job:
     used = {name: column for name, column in columns.items() if column.width or not roles.featured}
     fates = _fates(file, roles, columns, len(found.labels.numbers))
     ignored = {name: fate["why"] for name, fate in fates.items() if fate["kind"] == "ignored"}
-    if not used and roles.featured:
+    if not used and roles.featured and not roles.bare:
         reasons = "; ".join(f"{shown(name)}: {why}" for name, why in list(ignored.items())[:MOST_SHOWN])
         raise InputError(f"{file.path} has no column to learn from" + (f" ({reasons})" if reasons else ""))
     labels = found.labels.all()
@@ -71,7 +71,7 @@ def read_table(file: RowFile, roles: Roles) -> Job:
 def read_like(label: str, id_column: str | None, columns: Mapping[str, Column], file: RowFile) -> VerifiedRows:
     """Verified rows, with features as the training table has them."""
     missing = [name for name in (label, *columns) if name not in file.names]
-    if missing and {label, id_column} <= set(file.names):
+    if (missing or not columns) and {label, id_column} <= set(file.names):
         found = RoleColumns(Roles(label, id_column))
         gather(file, found.by_name)
         assert found.ids is not None
@@ -79,6 +79,8 @@ def read_like(label: str, id_column: str | None, columns: Mapping[str, Column], 
     if missing:
         hint = f", or its labels and the ids in {shown(id_column)}" if id_column else ""
         raise InputError(f"{file.path} must have the columns of the training table{hint}; it lacks {listed(missing)}")
+    if not columns:
+        raise InputError(f"{file.path} has no columns by which its rows are known; name the ids of both files by --id")
     found = RoleColumns(Roles(label, id_column if id_column in file.names else None))
     gather(file, found.by_name)
     unseen: dict[str, int] = {}

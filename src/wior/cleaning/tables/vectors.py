@@ -30,12 +30,13 @@ class Vectors(NamedTuple):
     numbers: np.ndarray  # (k, width)
     ids: np.ndarray | None = None
     names: Sequence[str] | None = None  # of the columns
+    name_of_ids: str | None = None  # the column that they were in
 
 
 def read_embeddings(path: Path, job: Job, id_column: str | None, table: RowFile | None) -> np.ndarray:
     """(n, width) of float32, in the order of the job's rows."""
     found = _read(path, ("X", "embeddings"), id_column, job.label, table)
-    return _in_order(path, found, job)
+    return _in_order(path, found, job, id_column)
 
 
 def read_probabilities(
@@ -44,7 +45,7 @@ def read_probabilities(
     """(n, classes) of float32 whose rows sum to 1, in the order of the job's classes; and notes."""
     found = _read(path, ("probabilities", "pred_probs", "X"), id_column, job.label, table)
     columns, notes = _columns(path, found, job)
-    numbers = _in_order(path, found, job).astype(np.float64)
+    numbers = _in_order(path, found, job, id_column).astype(np.float64)
     _demand_probabilities(path, numbers)
     numbers = np.maximum(numbers, 0)
     whole = np.zeros((len(numbers), len(job.classes)), np.float32)
@@ -104,7 +105,7 @@ def _of_table(file: RowFile, id_column: str | None, label: str) -> Vectors:
                 raise cells.error(place, f"{shown(cells.text(place))} is not a number")
             columns.append(numbers[:, None])
         parts.append(np.hstack(columns) if columns else np.zeros((0, 0)))
-    return Vectors(np.concatenate(parts), ids, names)
+    return Vectors(np.concatenate(parts), ids, names, name_of_ids)
 
 
 def _lists(path: Path, name: str, start: int, lists: pa.Array) -> np.ndarray:
@@ -118,7 +119,7 @@ def _lists(path: Path, name: str, start: int, lists: pa.Array) -> np.ndarray:
     return np.asarray(pc.list_flatten(lists).to_numpy(zero_copy_only=False), np.float64).reshape(len(lists), -1)
 
 
-def _in_order(path: Path, found: Vectors, job: Job) -> np.ndarray:
+def _in_order(path: Path, found: Vectors, job: Job, id_column: str | None) -> np.ndarray:
     numbers = found.numbers
     if numbers.ndim != 2 or numbers.dtype.kind not in "iufb" or not numbers.shape[1]:
         raise InputError(f"{path} must be numbers, a row of them for each row; got {numbers.dtype} {numbers.shape}")
@@ -140,11 +141,33 @@ def _in_order(path: Path, found: Vectors, job: Job) -> np.ndarray:
         return numbers
     if len(found.ids) != len(numbers):
         raise InputError(f"{path} has {len(numbers):,} rows and {len(found.ids):,} ids")
-    places = pc.fill_null(pc.index_in(pa.array(job.ids), value_set=pa.array(found.ids)), -1).to_numpy()
-    missing = np.flatnonzero(places < 0)
-    if len(missing):
-        raise InputError(f"{path} has no row for the id {shown(job.ids[missing[0]])} of {job.path}")
-    return numbers[places]
+    # without --id, a column of the table that has the name of the file's ids, and else the numbers of the rows
+    named = _own_ids(job, found.name_of_ids) if id_column is None else None
+    ways = [_places(ids, found.ids) for ids in (named, job.ids) if ids is not None]
+    whole = next((places for places in ways if (places >= 0).all()), None)
+    if whole is None:
+        ids = job.ids if named is None else named
+        missing = int(np.argmin(ways[0] >= 0))
+        raise InputError(f"{path} has no row for the id {shown(ids[missing])} of {job.path}")
+    return numbers[whole]
+
+
+def _own_ids(job: Job, name: str | None) -> np.ndarray | None:
+    """The ids in this column of the table; None where there is no such column, or it holds one twice."""
+    if job.kind != "table" or name not in job.file.names:
+        return None
+    column = IdColumn()
+    try:
+        gather(job.file, {str(name): column})
+        column.require_different()
+    except InputError:
+        return None
+    return column.all()
+
+
+def _places(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where among the ids the wanted ones are, -1 where there is none."""
+    return np.asarray(pc.fill_null(pc.index_in(pa.array(wanted), value_set=pa.array(ids)), -1).to_numpy())
 
 
 def _columns(path: Path, found: Vectors, job: Job) -> tuple[np.ndarray, list[str]]:
