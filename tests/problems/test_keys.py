@@ -88,10 +88,9 @@ def test_a_key_that_is_bound_or_positional_is_not_asked_for():
 
 
 def test_a_loss_that_cannot_be_called():
+    def bad(x, y, *, key): ...
+
     with pytest.raises(TypeError, match=r"inner is called as inner\(x, y, batch, key\), and the function given is bad"):
-
-        def bad(x, y, *, key): ...
-
         wior.Bilevel(plain, bad, ROWS, ROWS)
     with pytest.raises(TypeError, match="inner has a parameter `state`, and the problem has no model_state: give the"):
         wior.Bilevel(plain, lambda x, y, b, state: 0.0, ROWS, ROWS)

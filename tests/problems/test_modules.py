@@ -71,7 +71,7 @@ def test_a_tree_without_arrays_is_refused_as_before():
 def test_a_module_as_y_is_its_arrays_as_y(method):
     module, combined = mlp(), put_together(mlp())
     by_hand = wior.Bilevel(combined(error), combined(penalized), ROWS, ROWS)
-    settings = dict(batch_size=4, steps=9, metrics=lambda x, y: {"x": x}, record_every=3)
+    settings = {"batch_size": 4, "steps": 9, "metrics": lambda x, y: {"x": x}, "record_every": 3}
     expected = wior.solve(by_hand, method, jnp.zeros(()), arrays(module), **settings)
     whole = {**settings, "metrics": lambda x, y: {"error": error(x, y, ROWS)}}
     found = wior.solve(PROBLEM, method, jnp.zeros(()), module, **whole)
@@ -118,7 +118,7 @@ def test_other_classes_take_modules():
 
 def test_sweeps_checkpoints_and_instruments(tmp_path):
     metrics = lambda x, y: {"error": error(x, y, ROWS)}
-    more = dict(batch_size=4, metrics=metrics)
+    more = {"batch_size": 4, "metrics": metrics}
     found = wior.sweep(PROBLEM, METHOD, jnp.zeros(()), mlp(), grid={"outer_lr": [0.1, 0.2]}, seeds=2, steps=9, **more)
     alone = wior.solve(PROBLEM, METHOD, jnp.zeros(()), mlp(), steps=9, **more)
     assert found.y.layers[0].weight.shape == (2, 2, 4, 3)

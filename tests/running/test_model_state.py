@@ -131,8 +131,8 @@ def test_metrics_take_the_model_state():
     )  # fmt: skip
     assert found.model_state["mean"].shape == (2, 3, 3)
     np.testing.assert_allclose(found.final("first")[0, 0], result.model_state["mean"][0], rtol=1e-12)
+    without = wior.Bilevel(lambda x, y, b: jnp.sum(y), lambda x, y, b: jnp.sum(y**2) + x * y[0], ROWS, ROWS)
     with pytest.raises(TypeError, match="metrics has a parameter `model_state`, and the problem has no model_state"):
-        without = wior.Bilevel(lambda x, y, b: jnp.sum(y), lambda x, y, b: jnp.sum(y**2) + x * y[0], ROWS, ROWS)
         run(without, wior.WiORBO(ETA, GAMMA, RHO), metrics=metrics)
 
 

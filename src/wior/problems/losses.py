@@ -81,7 +81,8 @@ class Asking(Wrapped):
             asked[KEY] = fixed_key() if key is None else key.ravel()[0]  # of a batch of one outer example, (1,)
         if STATE not in self.asks:
             return self.loss(*variables, rows, **asked), state
-        found = self.loss(*variables, rows, **asked, state=state)
+        own = jax.tree.map(lambda leaf: leaf, state)  # a state of equinox may be used only once
+        found = self.loss(*variables, rows, **asked, state=own)
         return self._parted(found, state)
 
     def _parted(self, found: Any, state: Tree) -> tuple[Any, Tree]:
@@ -99,7 +100,8 @@ class Asking(Wrapped):
             return value, state
         shape = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
         seen, expected = jax.tree.map(shape, new), jax.tree.map(shape, state)
-        if seen != expected:
+        same_leaves = jax.tree.leaves(seen) == jax.tree.leaves(expected)
+        if not same_leaves or jax.tree.structure(new) != jax.tree.structure(state):
             raise ValueError(
                 f"{self.name} must return a new state with the structure, shapes and types of model_state: found "
                 f"{seen}, expected {expected}"
