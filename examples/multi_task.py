@@ -21,7 +21,7 @@ def losses(y, batch):
     features, labels = batch
     trunk = jnp.tanh(features @ y["trunk"])
     cross_entropy = optax.softmax_cross_entropy_with_integer_labels
-    return jnp.stack([jnp.mean(cross_entropy(trunk @ head, own)) for head, own in zip(y["heads"], labels)])
+    return jnp.stack([jnp.mean(cross_entropy(trunk @ head, own)) for head, own in zip(y["heads"], labels, strict=True)])
 
 
 def inner(x, y, batch):
@@ -37,7 +37,7 @@ keys = jax.random.split(jax.random.key(0), 4)
 sizes = [(16, 10), (16, 2), (16, 10)]
 y0 = {
     "trunk": jax.random.normal(keys[0], (64, 16)) / 8,
-    "heads": [jax.random.normal(key, size) / 4 for key, size in zip(keys[1:], sizes)],
+    "heads": [jax.random.normal(key, size) / 4 for key, size in zip(keys[1:], sizes, strict=True)],
 }
 problem = wior.Bilevel(outer, inner, tasks(validation, 1), tasks(train, 2))
 # the network is not convex in y: damping keeps the adjoint u bounded
@@ -48,6 +48,6 @@ result = wior.solve(problem, method, jnp.zeros(3), y0, batch_size=50, steps=2000
 trunk = jnp.tanh(test.features @ result.y["trunk"])
 accuracy = np.mean(np.argmax(trunk @ result.y["heads"][0], axis=1) == test.labels)
 print(f"validation loss  {result.history['loss'][0]:.3f} -> {result.history['loss'][-1]:.3f}")
-for name, weight in zip(("digit", "parity", "noise"), jax.nn.softmax(result.x)):
+for name, weight in zip(("digit", "parity", "noise"), jax.nn.softmax(result.x), strict=True):
     print(f"weight of {name:6s} {weight:.3f}")
 print(f"test accuracy    {accuracy:.3f}")
