@@ -44,14 +44,15 @@ class _Same:
 class Constants:
     """The leaves of a variable that do not move, in their places, and None in all others."""
 
-    def __init__(self, leaves: list[Any], structure: Any):
-        self.leaves, self.structure = leaves, structure
+    def __init__(self, leaves: list[Any], structure: Any, places: tuple[int, ...]):
+        self.leaves, self.structure, self.places = leaves, structure, places  # where the arrays are
 
     def tree_flatten(self) -> tuple[list[Any], Any]:
         """The arrays as children; all else is a part of the program."""
-        fixed = tuple(None if leaf is None or _is_array(leaf) else _Same(leaf) for leaf in self.leaves)
-        places = tuple(i for i, leaf in enumerate(self.leaves) if _is_array(leaf))
-        return [self.leaves[i] for i in places], (fixed, places, self.structure)
+        fixed = [None if leaf is None else _Same(leaf) for leaf in self.leaves]
+        for place in self.places:
+            fixed[place] = None
+        return [self.leaves[i] for i in self.places], (tuple(fixed), self.places, self.structure)
 
     @classmethod
     def tree_unflatten(cls, about: Any, arrays: Any) -> Constants:
@@ -60,7 +61,7 @@ class Constants:
         leaves = [None if one is None else one.value for one in fixed]
         for place, array in zip(places, arrays, strict=True):
             leaves[place] = array
-        return cls(leaves, structure)
+        return cls(leaves, structure, places)
 
     def back_in(self, variable: Tree) -> Tree:
         """The whole variable."""
@@ -79,7 +80,8 @@ def parted(name: str, variable: Tree) -> tuple[Tree, Constants | None]:
         return checks.floating(name, variable), None  # which says what is wrong with it
     moving = jax.tree.unflatten(structure, [leaf if own else None for leaf, own in zip(leaves, moves, strict=True)])
     rest = [None if own else _as_constant(leaf) for leaf, own in zip(leaves, moves, strict=True)]
-    return checks.floating(name, moving), Constants(rest, structure)
+    places = tuple(i for i, leaf in enumerate(rest) if _is_array(leaf))
+    return checks.floating(name, moving), Constants(rest, structure, places)
 
 
 @dataclasses.dataclass(frozen=True)
