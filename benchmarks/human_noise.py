@@ -1,55 +1,54 @@
-"""Wrong labels that people made, found by `LabelCleaner` and by others, on the same features and verified rows.
+"""Wrong labels that people made, and some that a program made, found by `LabelCleaner` and by others, on the same
+features and verified rows.
 
-5,000 news texts labeled by a crowd, and 6,000 CIFAR-10 pictures labeled by three people (CIFAR-10N: aggregate, random1,
-worst); features are those that `wior clean` makes of texts and, without a network, of pictures. Verified rows are rows
-of the table, drawn at random; what is measured is measured on all others. Plain models choose their penalty by the
-given labels of held-out rows. cleanlab and small loss learn from the right labels of verified rows in place of the
-given ones. Those that have no threshold of their own flag as many rows as the verified rows say are wrong.
+The sets are those of `labeled_sets.py`: `human` (news, worst, random1, aggregate), `made` (digits:uniform, …), `all`, or
+names; features are those that `wior clean` makes of texts and, without a network, of pictures. Verified rows are rows of
+the table, drawn at random; what is measured is measured on all others. Plain models choose their penalty by the given
+labels of held-out rows. cleanlab and small loss learn from the right labels of verified rows in place of the given ones.
+Those that have no threshold of their own flag as many rows as the verified rows say are wrong.
 
-    python benchmarks/human_noise.py --out FILE.jsonl [--sets news,worst,…] [--verified 100,200] [--draws 5] [--data DIR]
+    python benchmarks/human_noise.py --out FILE.jsonl [--sets human,mnist:pairs,…] [--verified 100,200] [--draws 5]
+        [--jobs 16] [--data DIR]
     python benchmarks/human_noise.py --ablation --out FILE.jsonl …   what each part adds
     python benchmarks/human_noise.py --curve --out FILE.jsonl …      what 0 to 400 verified rows buy, drawn or at random
     python benchmarks/human_noise.py --table FILE.jsonl
 
-Runs that are in the file are not made again. Needs cleanlab (pip install cleanlab), which the package does not.
+Every set, number of verified rows and draw is a process of its own with one thread, `--jobs` of them at a time. The file
+has a line for each run; runs that are in it are not made again. Features are made once, and kept in FILE.features. Needs
+cleanlab (pip install cleanlab), which the package does not.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from wior.cleaning import LabelCleaner, sampling
-from wior.cleaning.features.pictures import ArrayPictures, picture_features
-from wior.cleaning.features.text import TextFeatures
+from labeled_sets import BASES, GROUPS, Labeled, base_of, load, prepare
+from wior.cleaning import LabelCleaner, judging, sampling
 
-PICTURES = 6000
 PENALTIES = (0.001, 0.01, 0.1, 1.0)  # C of logistic regression on standardized columns
 FOLDS = 5
 BINS = 10  # of the expected calibration error
-SETS = ("news", "worst", "random1", "aggregate")
-
-
-class Labeled(NamedTuple):
-    features: np.ndarray
-    given: np.ndarray
-    right: np.ndarray
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -57,37 +56,6 @@ class Found(NamedTuple):
 
     scores: np.ndarray
     flagged: np.ndarray
-
-
-def news(folder: Path) -> Labeled:
-    with (folder / "human_noise" / "ag_news_train.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    texts = [row["text"] for row in rows]
-    names = sorted({row["truth"] for row in rows})
-    codes = lambda column: np.array([names.index(row[column]) for row in rows])
-    return Labeled(TextFeatures().fit(texts).transform(texts), codes("given"), codes("truth"))
-
-
-def pictures(folder: Path, backbone: str) -> dict[str, Labeled]:
-    with np.load(folder / "human_noise" / "cifar10n.npz") as file:
-        data = {name: file[name] for name in file.files}
-    ends = data["offsets"]
-    decoded = [
-        np.asarray(Image.open(io.BytesIO(data["jpeg"][ends[i] : ends[i + 1]].tobytes())).convert("RGB"))
-        for i in range(PICTURES)
-    ]
-    features = picture_features(ArrayPictures(np.stack(decoded)), backbone).values
-    right = data["clean"][:PICTURES].astype(int)
-    return {name: Labeled(features, data[name][:PICTURES].astype(int), right) for name in SETS[1:]}
-
-
-def load(folder: Path, sets: list[str], backbone: str) -> Iterator[tuple[str, Labeled]]:
-    if "news" in sets:
-        yield "news", news(folder)
-    if any(name != "news" for name in sets):
-        for name, rows in pictures(folder, backbone).items():
-            if name in sets:
-                yield name, rows
 
 
 def drawn(rows: Labeled, count: int, draw: int) -> np.ndarray:
@@ -197,10 +165,29 @@ CONTESTANTS: dict[str, Callable[[Labeled, np.ndarray, float], Any]] = {
     "gold loss correction": gold_loss_correction,
     "verified alone": verified_alone,
 }
+
+
+def with_learners(*names: str) -> Callable[[Labeled, np.ndarray, float], Any]:
+    """The closed forms, and some further opinions, those that take long as far as they join."""
+
+    def found(rows: Labeled, known: np.ndarray, penalty: float) -> Any:
+        usual = judging.LEARNERS["usual"]
+        judging.LEARNERS["usual"] = names
+        try:
+            return ours()(rows, known, penalty)
+        finally:
+            judging.LEARNERS["usual"] = usual
+
+    return found
+
+
 ABLATION: dict[str, Callable[[Labeled, np.ndarray, float], Any]] = {
-    "closed forms": ours(effort="fast"),
-    "and a taught network": ours(),
-    "and taught twice": ours(effort="thorough"),
+    "closed forms": with_learners(),
+    "and neighbors (fast)": ours(effort="fast"),
+    "closed forms and a network under forward correction": with_learners("forward"),
+    "closed forms and a bilevel noise model": with_learners("bilevel"),
+    "forward correction, neighbors, taught (the default)": ours(),
+    "all of them (thorough)": ours(effort="thorough"),
     "bilevel noise model alone": ours(weighting="noise"),
     "the same without second opinion": ours(weighting="noise", rounds=0),
 }
@@ -228,6 +215,7 @@ def measured(rows: Labeled, known: np.ndarray, found: Any, own: bool) -> dict[st
         "wrong": float(wrong[others].mean()),
     }
     if own:
+        values["opinions"] = found.choice_.get("opinions", {})
         values["calibration_error"] = calibration_error(scores[others], ~wrong[others])
         if found.estimates_ is not None:
             holds = lambda interval, truth: None if interval is None else bool(interval.low <= truth <= interval.high)
@@ -294,42 +282,102 @@ def table(lines: list[dict[str, Any]]) -> str:
     return "\n".join(out)
 
 
+class Task(NamedTuple):
+    """What one process does."""
+
+    kind: str  # "prepare", "compare", "ablation" or "curve"
+    name: str
+    count: int
+    draw: int
+    who: tuple[str, ...]
+
+    def run(self, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+        kept = features_of(options.out)
+        if self.kind == "prepare":
+            prepare(self.name, options.data, options.backbone, kept)
+            return
+        rows = load(self.name, self.draw, kept)
+        if self.kind == "curve":
+            yield from curve(self.name, rows, self.draw)
+            return
+        contestants = ABLATION if self.kind == "ablation" else CONTESTANTS
+        yield from compare(self.name, rows, self.count, self.draw, {who: contestants[who] for who in self.who})
+
+
+def features_of(out: Path) -> Path:
+    return out.with_suffix(".features")
+
+
+def wanted(options: argparse.Namespace) -> tuple[list[Task], list[Task]]:
+    """What must be prepared first, and the runs that are not in the file yet, draw by draw."""
+    kept = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    done = {(line["set"], line["verified"], line["draw"], line["who"]) for line in kept}
+    names = [name for part in options.sets.split(",") for name in GROUPS.get(part, (part,))]
+    unknown = [name for name in names if name not in GROUPS["all"]]
+    if unknown:
+        raise SystemExit(f"--sets: {unknown[0]!r} is none of {', '.join((*GROUPS, *GROUPS['all']))}")
+    runs = []
+    for draw in range(options.draws):
+        for name in names:
+            if options.curve:
+                runs += [Task("curve", name, 0, draw, ())] if (name, 400, draw, "drawn by the tool") not in done else []
+                continue
+            kind, contestants = ("ablation", ABLATION) if options.ablation else ("compare", CONTESTANTS)
+            for count in map(int, options.verified.split(",")):
+                who = tuple(one for one in contestants if (name, count, draw, one) not in done)
+                runs += [Task(kind, name, count, draw, who)] if who else []
+    bases = [base for base in BASES if any(base_of(run.name) == base for run in runs)]
+    missing = [base for base in bases if not (features_of(options.out) / f"{base}.npz").exists()]
+    return [Task("prepare", base, 0, 0, ()) for base in missing], runs
+
+
+def in_processes(tasks: list[Task], options: argparse.Namespace) -> None:
+    """Each task in a process of its own, which has one thread; its lines are written as they come."""
+    arguments = [sys.executable, __file__, "--out", options.out, "--data", options.data, "--backbone", options.backbone]
+
+    def one(task: Task) -> int:
+        command = [*map(str, arguments), "--task", json.dumps(task)]
+        # before numpy and jax are imported: later they would not look
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD}) as process:
+            for line in process.stdout or ():
+                with options.out.open("a") as file:
+                    file.write(line)
+                print(line, end="", flush=True)
+        return process.returncode
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        failed = [task for task, code in zip(tasks, pool.map(one, tasks), strict=True) if code]
+    if failed:
+        raise SystemExit(f"{len(failed)} of {len(tasks)} processes failed, the first: {failed[0]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--table", type=Path)
-    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--sets", default="human")
     parser.add_argument("--verified", default="100,200")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--backbone", default="patches")
     parser.add_argument("--ablation", action="store_true")
     parser.add_argument("--curve", action="store_true")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("WIOR_DATA", "../shared/data")))
+    parser.add_argument("--task", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.table:
         print(table([json.loads(line) for line in options.table.read_text().splitlines()]))
         return
-    kept = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
-    done = {(line["set"], line["verified"], line["draw"], line["who"]) for line in kept}
-    counts = [int(count) for count in options.verified.split(",")]
-    contestants = ABLATION if options.ablation else CONTESTANTS
-    with options.out.open("a") as file:
-        for name, rows in load(options.data, options.sets.split(","), options.backbone):
-            for draw in range(options.draws):
-                if options.curve:
-                    missing = [curve(name, rows, draw)] if (name, 400, draw, "drawn by the tool") not in done else []
-                else:
-                    missing = [
-                        compare(name, rows, count, draw, {
-                            who: one for who, one in contestants.items() if (name, count, draw, who) not in done
-                        })
-                        for count in counts
-                    ]  # fmt: skip
-                for lines in missing:
-                    for line in lines:
-                        file.write(json.dumps(line) + "\n")
-                        file.flush()
-                        print(line, flush=True)
+    if not options.out:
+        parser.error("give --out FILE.jsonl or --table FILE.jsonl")
+    if options.task:
+        for line in Task(*json.loads(options.task)).run(options):
+            print(json.dumps(line), flush=True)
+        return
+    before, runs = wanted(options)
+    features_of(options.out).mkdir(parents=True, exist_ok=True)
+    in_processes(before, options)
+    in_processes(runs, options)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def test_the_likeliest_labels_are_the_given_one_with_its_score_and_others_with_t
 def test_the_choice_is_recorded(fast, usual):
     assert fast.choice_.items() >= {"weighting": "opinions", "effort": "fast", "parts": 5, "rounds": 0}.items()
     assert fast.choice_["model"] == "closed forms"
-    assert fast.choice_["opinions"].keys() == {"corrected", "verified", "given"}
+    assert fast.choice_["opinions"].keys() == {"corrected", "verified", "given", "neighbors"}
     assert fast.choice_["start"] in ("the pairs", "the verified rows")
     assert 1 <= fast.choice_["passes"] <= 4
     assert 0 < fast.choice_["held_out_loss"] < np.log(3)

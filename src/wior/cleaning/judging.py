@@ -1,7 +1,7 @@
 """From rows to what is said of every label: opinions are formed, combined and calibrated.
 
-The closed-form opinions are always formed. A model of the kept rows (a network, or a classifier of the user's own)
-joins where verified rows say that it knows more: it takes most of the time.
+The closed-form opinions are always formed. A network under forward correction, or a model of the kept rows (a network,
+or a classifier of the user's own), joins where verified rows say that it knows more: these take most of the time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import numpy as np
 
 from wior.cleaning.calibration import Calibrated, calibrated
 from wior.cleaning.combining import Combined, Opinion, combine
+from wior.cleaning.joining import InParts, Joined, with_one_more
+from wior.cleaning.models import Network
+from wior.cleaning.opinions.bilevel import of_bilevel
 from wior.cleaning.opinions.corrected import (
     ENOUGH,
     FOLDS,
@@ -24,15 +27,22 @@ from wior.cleaning.opinions.corrected import (
     chosen,
     of_right,
 )
-from wior.cleaning.opinions.discriminants import Discriminants, best_temperature
+from wior.cleaning.opinions.discriminants import MOST_CLASSES, Discriminants, best_temperature
+from wior.cleaning.opinions.forward import compile_forward, of_forward
 from wior.cleaning.opinions.given import Given, of_given
+from wior.cleaning.opinions.neighbors import MOST_ROWS, of_neighbors
 from wior.cleaning.opinions.rows import Rows, members
 from wior.cleaning.opinions.table import counted_pairs, memberships_of, tables
-from wior.cleaning.opinions.taught import Teachable, of_taught, teachers
+from wior.cleaning.opinions.taught import TaughtNetwork, Teachable, of_taught, teachers
+from wior.cleaning.opinions.threads import in_background
 from wior.cleaning.opinions.verified import of_verified
 
-ROUNDS = {"fast": 0, "usual": 1, "thorough": 2}
-WORTH_IT = 0.95  # times the loss on verified rows: more, and a taught model does not join
+# further opinions, in the order in which they are formed
+LEARNERS: dict[str, tuple[str, ...]] = {
+    "fast": ("neighbors",),
+    "usual": ("forward", "neighbors", "taught"),
+    "thorough": ("forward", "bilevel", "neighbors", "taught", "taught"),
+}
 
 Notify = Callable[[str], None]
 
@@ -42,7 +52,7 @@ class How:
     """What the user has chosen."""
 
     learner: Teachable | None  # of kept rows; None: closed forms alone
-    rounds: int
+    learners: tuple[str, ...]  # further opinions, as in `LEARNERS`
     standardize: bool | None  # whether each column has a unit of its own; None: where their deviations are far apart
     seed: int
 
@@ -62,6 +72,10 @@ class Judged:
 
 def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify) -> Judged:
     """What all opinions together say; `probabilities` (N, classes) are those of a model of the user's own."""
+    network = _network(rows, how)
+    compiling = None
+    if network is not None and isinstance(network.model, Network):  # a function of one's own may not be called twice
+        compiling = in_background(lambda: compile_forward(network, rows))
     notify("model of the given labels")
     given = of_given(rows, how.standardize, how.seed)
     plain = given.logs if probabilities is None else np.log(np.maximum(probabilities, 1e-7)).astype(np.float32)
@@ -69,20 +83,19 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     counts = lambda some: counted_pairs(some, plain)
     best = _chosen(given, rows, plain, notify)
     right = of_right(made, rows, counts, _starts(made, plain), best, notify)
+    if best.held_out is not None and (how.learner is None or isinstance(how.learner, TaughtNetwork)):
+        # what it says of the verified rows where they did not teach it, not even by way of other rows. Taught models
+        # have no such word: where they alone compare with it, both are judged by what they knew
+        right[rows.known] = best.held_out
     opinions = [Opinion("corrected", right)]
     if rows.known.any():
         opinions += [Opinion("verified", of_verified(rows, made.expansion.scaling)), Opinion("given", plain)]
     pairs = counts(rows)
     together = combine(rows, opinions, pairs)
-    pupil, learner = how.learner, None
-    for number in range(how.rounds):
-        if pupil is None:
-            break
-        taught = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
-        again = combine(rows, [*opinions, Opinion("taught", taught)], pairs)
-        if not again.loss <= WORTH_IT * together.loss:  # nan where no row is verified
-            break
-        together, learner = again, pupil
+    if compiling is not None:
+        compiling.join()
+    near = lambda posterior: of_neighbors(rows, made.expansion.scaling, posterior, how.seed)
+    together, learner = _with_further(rows, Joined(opinions, together), pairs, near, how, notify)
     memberships = _memberships(together, rows)
     if learner is not None:
         notify("model of all kept rows")
@@ -96,6 +109,50 @@ def judge(rows: Rows, how: How, probabilities: np.ndarray | None, notify: Notify
     disagreeing = float((plain[labeled].argmax(1) != rows.given[labeled]).mean())
     scores = calibrated(rows, together.posterior)
     return Judged(together.posterior, scores, together, best.start, best.passes, disagreeing, says)
+
+
+def _with_further(
+    rows: Rows, joined: Joined, counts: np.ndarray, near: Callable[[np.ndarray], np.ndarray], how: How, notify: Notify
+) -> tuple[Combined, Teachable | None]:
+    """What the opinions say with further ones, those that take long as far as they join; and who learns from the kept
+    rows, where one of them did.
+    """
+    (opinions, together), pupil, learner = joined, how.learner, None
+    network = _network(rows, how)
+    refused: set[str] = set()
+    for number, name in enumerate(how.learners):
+        if name in refused:
+            continue
+        if name == "neighbors":  # after the networks, which learn nothing from verified rows by way of others
+            if rows.known.any() and len(rows.given) <= MOST_ROWS:
+                opinions = [*opinions, Opinion(name, near(together.posterior))]
+                together = combine(rows, opinions, counts)
+            continue
+        if pupil is None or not rows.known.any():
+            continue
+        if name == "taught":
+            if network is not None and learner is None:
+                continue  # verified rows judge it too kindly, so it only follows a network that they can judge
+            parts = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
+        elif network is None:
+            continue
+        elif name == "forward":
+            parts = of_forward(network, rows, counts, how.seed, notify)
+        else:
+            parts = of_bilevel(network, rows, how.seed, notify)
+        more = with_one_more(rows, opinions, together, counts, InParts(name, parts))
+        if more is None:
+            refused.add(name)
+        else:
+            (opinions, together), learner = more, pupil
+    return together, learner
+
+
+def _network(rows: Rows, how: How) -> TaughtNetwork | None:
+    """The network that learns from all given labels, where verified rows are enough to judge it."""
+    enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
+    usable = enough and "forward" in how.learners and isinstance(how.learner, TaughtNetwork)
+    return how.learner if usable else None  # type: ignore[return-value]
 
 
 def _starts(made: Discriminants, plain: np.ndarray) -> Starts:
@@ -122,6 +179,11 @@ def _chosen(given: Given, rows: Rows, plain: np.ndarray, notify: Notify) -> Chos
 def passes_at_most(rows: Rows) -> int:
     """The passes of the corrected model that `judge` tells of."""
     return FOLDS * 2 * PASSES + PASSES if rows.known.sum() >= ENOUGH else USUAL_PASSES
+
+
+def learners_at_most(rows: Rows, how: How) -> int:
+    """The models of other parts that `judge` tells of."""
+    return (len(how.learners) - how.learners.count("neighbors")) * rows.count_of_parts
 
 
 def _memberships(together: Combined, rows: Rows) -> np.ndarray:

@@ -89,7 +89,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         Labels that are right with a smaller probability are flagged. None: the one with the highest expected F1; 0.5
         after a bilevel problem.
     effort : {"usual", "fast", "thorough"}
-        "fast": closed-form models alone. "thorough": models of kept rows are taught twice.
+        "fast": closed-form models alone. "thorough": models of kept rows are taught twice, and a bilevel noise model
+        may join.
     order : Order, optional
         In which a bilevel problem visits the rows, one of `wior.orders`.
     random_state : int
@@ -315,8 +316,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
         asked_for = is_classifier(self.model) or isinstance(self.model, Custom)
         # without verified rows nothing says that a taught model knows more
         learner, model = self._learner(rows, classes) if rows.known.any() or asked_for else (None, CLOSED_FORMS)
-        how = judging.How(learner, judging.ROUNDS[self.effort], None, seed)
-        pieces_of_work = 1 + judging.passes_at_most(rows) + how.rounds * rows.count_of_parts + 1
+        how = judging.How(learner, judging.LEARNERS[self.effort], None, seed)
+        pieces_of_work = 1 + judging.passes_at_most(rows) + judging.learners_at_most(rows, how) + 1
         probabilities = case.probabilities
         if probabilities is not None and m:
             probabilities = np.concatenate([probabilities, np.full((m, classes), 1 / classes, np.float32)])
@@ -348,7 +349,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             "weighting": "opinions", "effort": self.effort, "opinions": judged.combined.weights,
             "start": judged.start, "passes": judged.passes, "held_out_loss": judged.combined.loss,
             "held_out_gain": float(judged.combined.gains.mean()) if len(judged.combined.gains) else float("nan"),
-            "parts": rows.count_of_parts, "rounds": how.rounds, "model": model,
+            "parts": rows.count_of_parts, "rounds": how.learners.count("taught"), "model": model,
         }  # fmt: skip
         self.trials_: list[Trial] = []
         return self
@@ -420,7 +421,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             if hidden
             else "linear"
         )
-        return TaughtNetwork.of(model, rows.features, beforehand=True), name
+        return TaughtNetwork.of(model, rows.features), name
 
     def _learn(self, X: np.ndarray, given: np.ndarray, X_verified: np.ndarray, verified: np.ndarray) -> LabelCleaner:
         """Learns from labels that are places in `classes_`."""
@@ -651,7 +652,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):
             ("weighting", self.weighting, WEIGHTINGS),
             ("start", self.start, (None, *STARTS)),
             ("model", "auto" if isinstance(self.model, Custom) or is_classifier(self.model) else self.model, MODELS),
-            ("effort", self.effort, tuple(judging.ROUNDS)),
+            ("effort", self.effort, tuple(judging.LEARNERS)),
         ):
             if value not in known:
                 raise ValueError(

@@ -50,12 +50,14 @@ def test_start_and_passes_are_those_that_rows_held_out_like_best(monkeypatch, go
     recorded = Recorded(good)
     monkeypatch.setattr(corrected, "_passes", recorded)
     found = chosen(None, ROWS, lambda rows: rows, STARTS, lambda _: None)
-    assert found == good
+    assert found[:2] == good
+    known = np.flatnonzero(ROWS.known)
+    expected = log_normalized(log_probabilities(ROWS, seed=good[1]) + 2 * np.eye(3, dtype=np.float32)[ROWS.right])
+    np.testing.assert_array_equal(found.held_out, expected[known])
     folds = recorded.asked[:]
     of_right(None, ROWS, lambda rows: rows, STARTS, found, lambda _: None)
     last = recorded.asked[-1]
     assert len(folds) == FOLDS
-    known = np.flatnonzero(ROWS.known)
     held = [np.setdiff1d(known, np.flatnonzero(rows.known)) for rows, *_ in folds]
     np.testing.assert_array_equal(np.sort(np.concatenate(held)), known)  # each of them once
     for places, (rows, counts, starts, passes, _) in zip(held, folds, strict=True):
@@ -70,7 +72,7 @@ def test_few_verified_rows_choose_nothing(monkeypatch):
     recorded = Recorded(("the verified rows", 3))
     monkeypatch.setattr(corrected, "_passes", recorded)
     few = without(ROWS, np.flatnonzero(ROWS.known)[: ROWS.known.sum() - corrected.ENOUGH + 1])
-    assert chosen(None, few, lambda rows: rows, STARTS, lambda _: None) == ("the pairs", USUAL_PASSES)
+    assert chosen(None, few, lambda rows: rows, STARTS, lambda _: None) == ("the pairs", USUAL_PASSES, None)
     assert not recorded.asked
 
 

@@ -49,6 +49,7 @@ Starts = Mapping[
 class Chosen(NamedTuple):
     start: str
     passes: int
+    held_out: np.ndarray | None = None  # log p (known, classes) of verified rows, each as if nobody had looked at it
 
 
 @by_one_blas_thread
@@ -59,14 +60,15 @@ def chosen(made: Discriminants, rows: Rows, counts: Counts, starts: Starts, noti
     known = np.flatnonzero(rows.known)
     if len(known) < ENOUGH or rows.classes > MOST_CLASSES:  # of very many classes verified rows see few
         return Chosen(next(iter(starts)), USUAL_PASSES)
-    logs: dict[Chosen, np.ndarray] = {}
+    logs: dict[tuple[str, int], np.ndarray] = {}
     for fold in range(FOLDS):
         places = known[fold::FOLDS]
         kept = without(rows, places)
         for one in _passes(made, kept, counts(kept), starts, PASSES, notify, f"fold {fold + 1} of {FOLDS}"):
             empty = np.zeros((len(known), rows.classes), np.float32)
-            logs.setdefault(Chosen(one.start, one.number), empty)[fold::FOLDS] = one.logs[places]
-    return min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
+            logs.setdefault((one.start, one.number), empty)[fold::FOLDS] = one.logs[places]
+    best = min(logs, key=lambda one: best_loss(logs[one], rows.right[known]))
+    return Chosen(*best, logs[best])
 
 
 @by_one_blas_thread

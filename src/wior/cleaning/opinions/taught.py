@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import jax
@@ -21,6 +19,7 @@ from sklearn.base import clone
 from wior.cleaning import plain
 from wior.cleaning.models import Custom, Network, all_log_probabilities, log_probabilities, rows_at_once
 from wior.cleaning.opinions.rows import PARTS, Rows
+from wior.cleaning.opinions.threads import part_by_part
 
 BATCH, LEARNING_RATE = 64, 1e-3
 PASSES, FEWEST_STEPS, MOST_STEPS = 12, 2000, 6000
@@ -46,37 +45,34 @@ class TaughtNetwork:
     model: Network | Custom
     features: jax.Array
     steps: int
-    compiling: threading.Thread | None = None
 
     @classmethod
-    def of(cls, model: Network | Custom, features: np.ndarray, beforehand: bool = False) -> TaughtNetwork:
-        """`beforehand`: compile while other things are computed."""
+    def of(cls, model: Network | Custom, features: np.ndarray) -> TaughtNetwork:
         steps = int(np.clip(PASSES * len(features) // BATCH, FEWEST_STEPS, MOST_STEPS))
-        made = cls(model, jax.device_put(features), steps)  # `jnp.asarray` would hold it twice for a moment
-        if not beforehand or not isinstance(model, Network):  # a function of the user's own may not be called twice
-            return made
-        compiling = threading.Thread(target=made._compile, name="compiling")
-        compiling.start()
-        return dataclasses.replace(made, compiling=compiling)
+        return cls(model, jax.device_put(features), steps)  # `jnp.asarray` would hold it twice for a moment
 
     @property
     def at_once(self) -> int:
         """How many networks learn at the same time: a small one keeps one core busy."""
         return min(os.cpu_count() or 1, 2) if jax.default_backend() == "cpu" else 1
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
+        """Compiles what `taught_by` runs."""
         params, number = self.model.init(0), jax.ShapeDtypeStruct((), jnp.float32)
         labels = jax.ShapeDtypeStruct(self.features.shape[:1], jnp.int32)
         batches = jax.ShapeDtypeStruct((self.steps, BATCH), jnp.int32)
         plain.trained.lower(self.model, params, (self.features,), labels, batches, number, number).compile()
+        self.compile_says()
+
+    def compile_says(self) -> None:
+        """Compiles what a part of the rows is judged by."""
+        params = self.model.init(0)
         rows = rows_at_once(-(-len(self.features) // PARTS))
         features = jax.ShapeDtypeStruct((rows, *self.features.shape[1:]), self.features.dtype)
         log_probabilities.lower(self.model, params, features).compile()
 
     def taught_by(self, places: np.ndarray, labels: np.ndarray, seed: int) -> Callable[[Any], np.ndarray]:
         """`labels`: of all rows, of which those in `places` count."""
-        if self.compiling is not None:
-            self.compiling.join()
         batches = plain.drawn(places, self.steps, BATCH, seed)
         params = plain.trained(
             self.model, self.model.init(seed), (self.features,), jnp.asarray(labels.astype(np.int32)), batches,
@@ -133,24 +129,19 @@ def teachers(memberships: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(memberships.max(1) >= ENOUGH), labels
 
 
-def of_taught(learner: Teachable, rows: Rows, memberships: np.ndarray, seed: int, notify: Notify) -> np.ndarray:
-    """log p (N, classes) by models of the other parts."""
+def of_taught(
+    learner: Teachable, rows: Rows, memberships: np.ndarray, seed: int, notify: Notify
+) -> Iterator[np.ndarray]:
+    """For every part in turn log p (k, classes) of its rows, by a model of the other parts."""
     places, labels = teachers(memberships)
-    found = np.full((len(rows.given), rows.classes), np.log(1 / rows.classes), np.float32)
     parts = rows.count_of_parts
 
-    def judged(part: int) -> np.ndarray | None:
+    def of_part(part: int) -> np.ndarray:
+        notify(f"models of kept rows, part {part + 1} of {parts}")
         own = places[rows.parts[places] != part]
+        judged = rows.features[rows.parts == part]
         if len(np.unique(labels[own])) < 2:
-            return None
-        return learner.taught_by(own, labels, seed + part)(rows.features[rows.parts == part])
+            return np.full((len(judged), rows.classes), np.log(1 / rows.classes), np.float32)
+        return learner.taught_by(own, labels, seed + part)(judged)
 
-    pool = ThreadPoolExecutor(learner.at_once)
-    try:
-        for part, logs in enumerate(pool.map(judged, range(parts))):
-            notify(f"models of kept rows, part {part + 1} of {parts}")
-            if logs is not None:
-                found[rows.parts == part] = logs
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return found
+    return part_by_part(of_part, parts, learner.at_once)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -28,6 +29,25 @@ def by_one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **keywords)
 
     return limited
+
+
+def part_by_part(function: Callable[[int], R], parts: int, at_once: int) -> Iterator[R]:
+    """What a function makes of every part: of the first one alone, since it may be the last that is asked for, then of
+    some at once.
+    """
+    yield function(0)
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        yield from pool.map(function, range(1, parts))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def in_background(work: Callable[[], Any]) -> threading.Thread:
+    """A thread that has begun the work."""
+    thread = threading.Thread(target=work, name="compiling")
+    thread.start()
+    return thread
 
 
 def side_by_side(function: Callable[[Any], R], blocks: Iterable[Any]) -> Iterator[R]:
