@@ -100,8 +100,7 @@ class Asking(Wrapped):
             return value, state
         shape = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
         seen, expected = jax.tree.map(shape, new), jax.tree.map(shape, state)
-        same_leaves = jax.tree.leaves(seen) == jax.tree.leaves(expected)
-        if not same_leaves or jax.tree.structure(new) != jax.tree.structure(state):
+        if jax.tree.flatten(seen) != jax.tree.flatten(expected):
             raise ValueError(
                 f"{self.name} must return a new state with the structure, shapes and types of model_state: found "
                 f"{seen}, expected {expected}"
