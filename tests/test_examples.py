@@ -62,7 +62,8 @@ def test_choose_an_order_shows_every_order(printed):
 
 
 def numbers(printed, name, pattern):
-    return [float(found) for found in re.findall(pattern, printed(name).stdout)]
+    found = re.findall(pattern, printed(name).stdout)
+    return [tuple(map(float, one)) if isinstance(one, tuple) else float(one) for one in found]
 
 
 def test_a_mixture_on_a_simplex_leaves_out_the_bad_sources(printed):
@@ -73,6 +74,30 @@ def test_a_mixture_on_a_simplex_leaves_out_the_bad_sources(printed):
     errors = re.search(r"rows: ([\d.]+) -> ([\d.]+)", printed("mixture_on_a_simplex.py").stdout)
     before, after = map(float, errors.groups())
     assert after < 0.05 * before
+
+
+def test_dropout_and_penalties(printed):
+    before, after = numbers(printed, "dropout.py", r"([\d.]+) -> ([\d.]+)")[0]
+    assert after < 0.2 * before
+    assert numbers(printed, "dropout.py", r"accuracy +([\d.]+)")[0] > 0.95
+
+
+def test_batch_norm_beside_weights(printed):
+    ((right, wrong),) = numbers(printed, "batch_norm.py", r"weight +([\d.]+) of right labels, ([\d.]+)")
+    assert right > 0.6
+    assert wrong < 0.3
+    assert numbers(printed, "batch_norm.py", r"accuracy +([\d.]+)")[0] > 0.93
+
+
+def test_augmentation_is_learned(printed):
+    before, after = numbers(printed, "learned_augmentation.py", r"shift +([\d.]+) -> ([\d.]+)")[0]
+    assert before == 0.1
+    assert 0.8 < after < 1.2  # the digits to recognize are shifted by 1
+
+
+def test_the_task_that_matters_counts_most(printed):
+    digit, parity, noise = numbers(printed, "multi_task.py", r"weight of \w+ +([\d.]+)")
+    assert digit > 0.5 > max(parity, noise)
 
 
 def test_a_learned_start_helps_on_new_tasks(printed):

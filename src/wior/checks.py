@@ -54,6 +54,14 @@ def non_negative_number(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a finite number that is not negative, got {value!r}")
 
 
+def non_negative_number_or_none(name: str, value: Any) -> None:
+    if value is not None:
+        try:
+            non_negative_number(name, value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; or None") from None
+
+
 def share(name: str, value: Any) -> None:
     """A weight or a probability: above 0, at most 1."""
     if not _is_real_number(value):
@@ -119,19 +127,19 @@ def function(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a function, got {value!r} of type {type(value).__name__}")
 
 
-def arity(name: str, value: Callable[..., Any], parameters: tuple[str, ...]) -> None:
-    """Demands a function that can be called with these arguments, by position."""
+def arity(name: str, value: Callable[..., Any], parameters: tuple[str, ...], by_name: tuple[str, ...] = ()) -> None:
+    """Demands a function that can be called with these arguments, by position, and some by name."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):  # some functions do not say
         return
     try:
-        signature.bind(*parameters)
+        signature.bind(*parameters, **dict.fromkeys(by_name))
     except TypeError as error:
         given = f"{getattr(value, '__name__', type(value).__name__)}{signature}"
         raise TypeError(
-            f"{name} is called as {name}({', '.join(parameters)}), and the function given is {given} ({error}); "
-            "let it take these arguments in this order"
+            f"{name} is called as {name}({', '.join((*parameters, *by_name))}), and the function given is {given} "
+            f"({error}); let it take these arguments in this order"
         ) from None
 
 

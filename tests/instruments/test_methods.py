@@ -191,6 +191,7 @@ def test_problems_parameters_and_batches(table):
         "inner_steps": 10,
         "neumann_terms": 4,
         "separate_streams": False,
+        "damping": None,
     }
     assert table["WiORBO"].parameters["radius"] == math.inf
     batches = {name: table[name].batches for name in ("WiORBO", "WiRBO", "StocBiO", "WiORMinimax", "WiORCBO", "DLSGD")}

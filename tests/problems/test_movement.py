@@ -118,7 +118,7 @@ def test_running_statistics_inside_y0_are_named(wrap):
 
     (sentence,) = said(evaluate, wrap(train), y0={"network": NETWORK, "running mean": jnp.zeros(5)})
     assert sentence.startswith("y0['running mean'] cannot move: inner does not depend on it.")
-    assert "running statistics of a batch norm, belongs outside of y0" in sentence
+    assert "running statistics of a batch norm, belongs outside of y0, in model_state" in sentence
 
 
 def test_loops_and_branches_are_followed():

@@ -1,5 +1,7 @@
 """Constraints of the upper level as penalties: values and derivatives by hand, every class, one program."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -70,7 +72,7 @@ def test_every_class_of_problems_takes_it(name):
     def written(*arguments):
         return own(*arguments) + 0.3 * jnp.sum(jnp.maximum(above(*arguments[:-1]), 0) ** 2)
 
-    rest = {field: getattr(problem, field) for field in problem.__dataclass_fields__ if field != which}
+    rest = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.name != which}
     runs = [
         wior.solve(type(problem)(**{which: loss}, **rest), method, x, y, batch_size=batch_size, steps=7, record_every=7)
         for loss in (wior.penalized(own, above, 0.3), written, own)

@@ -128,8 +128,8 @@ class Opaque:
 
 
 def test_a_module_as_a_variable():
-    with says("y0.activation is a function", "eqx.partition(model, eqx.is_inexact_array)", "nnx.split"):
-        solved(jnp.ones(2), Module(jnp.ones(3), jax.nn.relu))
+    with says("y0.weight is of type str", "eqx.partition(model, eqx.is_inexact_array)", "nnx.split"):
+        solved(jnp.ones(2), Module("no array", jax.nn.relu))
     with says("x0 is of type Opaque", "eqx.partition", "nnx.split"):
         solved(Opaque(), jnp.ones(3))
     with says("x0['a'] is of type ndarray", "its dtype is <U2"):

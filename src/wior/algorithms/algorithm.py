@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from wior import checks
 from wior.problems import Problem
+from wior.problems.keys import Indices
 from wior.problems.moving import Mover, Optimizer, is_optimizer
 
 Tree = Any
@@ -64,7 +65,7 @@ class Visits(NamedTuple):
         (B, T), whether a new pass over the inner set begins with this batch.
     """
 
-    examples: jax.Array
+    examples: Any
     weights: jax.Array | None
     starts_pass: jax.Array
 
@@ -76,7 +77,7 @@ class Draws(NamedTuple):
     ----------
     outer, inner
         For each kind of batch of the level an array (batches, batch) of indices: `draws.outer[0][0]` is the first batch
-        of the first kind.
+        of the first kind. Where a loss takes a key they are `problems.keys.Indices`, which have one for each batch.
     visits
         What a conditional step reads of the inner sets; None in other problems.
     step
@@ -89,8 +90,8 @@ class Draws(NamedTuple):
         Where large batches come from, for methods that take some now and then.
     """
 
-    outer: tuple[jax.Array, ...]
-    inner: tuple[jax.Array, ...]
+    outer: tuple[Any, ...]
+    inner: tuple[Any, ...]
     visits: Visits | None
     step: jax.Array
     starts_epoch: jax.Array
@@ -115,7 +116,9 @@ class NotAtHand(ValueError):
     """
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["key"], meta_fields=["order", "n", "streamed"])
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["key", "for_losses"], meta_fields=["order", "n", "streamed"]
+)
 @dataclasses.dataclass(frozen=True)
 class Reserve:
     """Where the large batches of a level come from, which a step takes only now and then."""
@@ -124,8 +127,9 @@ class Reserve:
     order: Any
     n: int
     streamed: bool = False
+    for_losses: Any = None  # a key, where losses take one
 
-    def take(self, number: jax.Array, size: int | None) -> jax.Array:
+    def take(self, number: jax.Array, size: int | None) -> Any:
         """The indices of large batch `number`, in the order of the level.
 
         Parameters
@@ -138,9 +142,16 @@ class Reserve:
         Returns
         -------
         jax.Array
+            Where losses take a key, `problems.keys.Indices`.
         """
         if self.streamed:
             raise NotAtHand
+        index = self._indices(number, size)
+        if self.for_losses is None:
+            return index
+        return Indices(index, jax.random.fold_in(self.for_losses, number.astype(jnp.uint32)))
+
+    def _indices(self, number: jax.Array, size: int | None) -> jax.Array:
         if size is None or size >= self.n:
             return jnp.arange(self.n, dtype=jnp.int32)
         first = number.astype(jnp.uint32) * jnp.uint32(size)
@@ -208,6 +219,18 @@ def number(default: float | None, check: Check = checks.positive_number) -> Any:
     dataclasses.Field
     """
     return dataclasses.field(default=default, metadata={"check": check})
+
+
+def damping_term() -> Any:
+    """The field `damping` of methods that solve a system with the inner Hessian; its step begins with `damped`.
+
+    Returns
+    -------
+    dataclasses.Field
+        A number, μ, or None; given by name.
+    """
+    check = {"check": checks.non_negative_number_or_none}
+    return dataclasses.field(default=None, kw_only=True, metadata=check)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Seen
 from wior.problems import carried
 from wior.problems.constraints import Proximal
 from wior.problems.constraints import check as check_constraint
+from wior.problems.losses import MODEL
 from wior.problems.moving import Constraints, Mover, is_optimizer, state_name
 from wior.problems.per_example import all_rows
 
@@ -37,6 +38,7 @@ class Equipped(Algorithm):
 
     algorithm: Any
     constraints: Constraints = dataclasses.field(default=Constraints(), metadata={"static": True})
+    carries_model: bool = dataclasses.field(default=False, metadata={"static": True})
 
     @property
     def batch_kinds(self) -> BatchKinds:
@@ -60,7 +62,8 @@ class Equipped(Algorithm):
     def init(self, problem: Any, x: Tree, y: Tree) -> Any:
         state = self.algorithm.init(problem, x, y)
         kind: Any = type(state)
-        return _with_carried(kind)(*state, self._first(x, y))
+        model = {MODEL: problem.model_state} if self.carries_model else {}
+        return _with_carried(kind)(*state, self._first(x, y) | model)
 
     def step(self, problem: Any, state: Any, draws: Draws) -> tuple[Any, Seen]:
         kind = self._kind(problem, state)
@@ -110,7 +113,9 @@ def method_of(algorithm: Algorithm) -> Algorithm:
     return algorithm.algorithm if isinstance(algorithm, Equipped) else algorithm
 
 
-def equipped(algorithm: Algorithm, constraints: Constraints, x: Tree, y: Tree) -> Algorithm:
+def equipped(
+    algorithm: Algorithm, constraints: Constraints, x: Tree, y: Tree, carries_model: bool = False
+) -> Algorithm:
     """The method as the engine takes it: itself, where there is nothing that it does not know of."""
     moved = algorithm.moved()
     fields = {field: getattr(algorithm, field) for field in moved.values()}
@@ -129,6 +134,6 @@ def equipped(algorithm: Algorithm, constraints: Constraints, x: Tree, y: Tree) -
                 "of optax, whose steps have no one length: give a number or a schedule"
             )
         check_constraint(name, constraint, f"{variable}0", all_rows(start))
-    if constraints == Constraints() and not any(is_optimizer(rate) for rate in fields.values()):
+    if constraints == Constraints() and not carries_model and not any(is_optimizer(rate) for rate in fields.values()):
         return algorithm
-    return Equipped(algorithm, constraints)
+    return Equipped(algorithm, constraints, carries_model)

@@ -16,7 +16,18 @@ import math
 from typing import Any, NamedTuple
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, is_infinite, number, one
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    at_step,
+    damping_term,
+    is_infinite,
+    number,
+    one,
+)
 from wior.problems import Batch, Bilevel
 from wior.problems.per_example import descend, shared_part
 
@@ -62,6 +73,9 @@ class WiORBO(Algorithm):
     radius : float, default inf
         ι, the radius of the ball that u is projected to when an epoch starts. Start without a bound. If u grows until
         the run diverges, take a few times the norm of `wior.hypergradient(problem, x0, y0).u`.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     Notes
     -----
@@ -91,6 +105,7 @@ class WiORBO(Algorithm):
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     radius: float = number(math.inf, checks.positive_or_infinite)  # ι
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -104,6 +119,7 @@ class WiORBO(Algorithm):
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
         xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         d = directions(problem, state, xi, zeta)

@@ -22,7 +22,19 @@ from typing import Any
 import jax
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, number, static
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    State,
+    Visits,
+    at_step,
+    damping_term,
+    number,
+    static,
+)
 from wior.algorithms.parts.visit import full_weights, outer_step, visit
 from wior.problems import ConditionalBilevel
 from wior.problems.per_example import descend
@@ -55,6 +67,9 @@ class WiORCBO(Algorithm):
     radius : float, default inf
         ι, the radius of the ball that u is projected to when a later pass of a visit starts. Start without a bound;
         with `inner_epochs=1` it has no effect.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     Notes
     -----
@@ -86,6 +101,7 @@ class WiORCBO(Algorithm):
     adjoint_lr: Rate  # ρ
     inner_epochs: int = static(1)  # S
     radius: float = number(math.inf, checks.positive_or_infinite)  # ι
+    damping: float | None = damping_term()  # μ
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
@@ -100,6 +116,7 @@ class WiORCBO(Algorithm):
         return State(x, y)
 
     def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         index = draws.outer_index
         xi, sets = problem.outer_batch(index), problem.inner_sets(index)
         inner_lr, adjoint_lr = at_step(self.inner_lr, draws.step), at_step(self.adjoint_lr, draws.step)
@@ -111,7 +128,7 @@ class WiORCBO(Algorithm):
             inner_point, outer_point = represented.at(state.x)
 
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
-                zeta = jax.tree.map(lambda leaf: leaf[index], rows)
+                zeta = oracle.rows_at(rows, index)
                 point = oracle.rows_of(inner_point, problem.represent is not None, index)
                 f_y = oracle.conditional_outer_y(problem, outer_point, y, xi, weights)
                 g_y, g_yy_u = oracle.conditional_inner(problem, point, y, u, zeta, weights)

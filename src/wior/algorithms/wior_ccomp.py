@@ -105,7 +105,7 @@ class WiORCComp(Algorithm):
             xi = jax.tree.map(lambda leaf: leaf[None], xi)
 
             def update(y: Tree, u: Tree, index: jax.Array, weights: jax.Array | None) -> tuple[Tree, Tree, Tree]:
-                zeta = jax.tree.map(lambda leaf: leaf[index], rows)
+                zeta = oracle.rows_at(rows, index)
                 f_y = oracle.conditional_map_gradient(problem, y, xi, weights)
                 r = oracle.conditional_map(problem, x, zeta, weights)
                 return descend(y, inner_lr, tree.sub(y, r)), descend(u, adjoint_lr, tree.sub(u, f_y)), r

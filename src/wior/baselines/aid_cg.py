@@ -16,7 +16,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, damping_term, one, static
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.parts.linear_systems import conjugate_gradients
 from wior.algorithms.wior_bo import State
@@ -50,6 +50,9 @@ class AIDCG(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -60,7 +63,7 @@ class AIDCG(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5)
-    AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    AIDCG(outer_lr=1.0, inner_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False, damping=None)
     """
 
     outer_lr: Rate  # η
@@ -68,6 +71,7 @@ class AIDCG(Algorithm):
     inner_steps: int = static(10)  # K
     adjoint_steps: int = static(10)  # N
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "inner_lr"}
@@ -82,6 +86,7 @@ class AIDCG(Algorithm):
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         for_y, (for_x,) = draws.inner
         x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)

@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, damping_term, one, static
 from wior.algorithms.parts import linear_systems
 from wior.algorithms.parts.implicit import inner_steps
 from wior.algorithms.wior_bo import State
@@ -49,6 +49,9 @@ class AmIGO(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -59,7 +62,8 @@ class AmIGO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5)
-    AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False)
+    AmIGO(outer_lr=1.0, inner_lr=0.5, adjoint_lr=0.5, inner_steps=5, adjoint_steps=10, separate_streams=False,
+        damping=None)
     """
 
     outer_lr: Rate  # η
@@ -68,6 +72,7 @@ class AmIGO(Algorithm):
     inner_steps: int = static(10)  # T
     adjoint_steps: int = static(10)  # N
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -81,6 +86,7 @@ class AmIGO(Algorithm):
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         for_y, for_u, (for_x,) = draws.inner
         x, inner_lr = state.x, at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, x, state.y, lambda j: inner_lr, for_y)

@@ -20,7 +20,19 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, decayed, number, static
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    State,
+    at_step,
+    damping_term,
+    decayed,
+    number,
+    static,
+)
 from wior.algorithms.parts.implicit import Series, neumann_step
 from wior.algorithms.parts.linear_systems import random_length
 from wior.problems import Bilevel
@@ -61,6 +73,9 @@ class BSA(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -72,7 +87,7 @@ class BSA(Algorithm):
     >>> import wior
     >>> wior.baselines.BSA(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, decay=0)
     BSA(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, growth=0.5, decay=0,
-        separate_streams=False)
+        separate_streams=False, damping=None)
     """
 
     outer_lr: Rate  # η
@@ -83,6 +98,7 @@ class BSA(Algorithm):
     growth: float = number(0.5, checks.non_negative_number)
     decay: float = number(0.5, checks.non_negative_number)
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr"}
@@ -96,6 +112,7 @@ class BSA(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         for_y = draws.inner[0]
         inner_lr = at_step(self.inner_lr, draws.step)
         grown = jnp.ceil(decayed(1.0, draws.step, -self.growth))

@@ -71,7 +71,7 @@ class BSGD(Algorithm):
         index = draws.outer_index
 
         def gradient(xi: Tree, rows: Tree, visits: Visits, own: Tree) -> tuple[Tree, Tree]:
-            zeta = jax.tree.map(lambda leaf: leaf[visits.examples[0]], rows)
+            zeta = oracle.rows_at(rows, visits.examples[0])
             r, product = oracle.conditional_map_and_pullback(problem, with_own(state.x, own), zeta)
             f_y = oracle.conditional_map_gradient(problem, r, jax.tree.map(lambda leaf: leaf[None], xi), None)
             direction = product(f_y)

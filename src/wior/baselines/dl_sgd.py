@@ -19,7 +19,18 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, static
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    State,
+    Visits,
+    at_step,
+    damping_term,
+    static,
+)
 from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.algorithms.parts.linear_systems import random_length
 from wior.algorithms.parts.visit import outer_step
@@ -55,6 +66,9 @@ class DLSGD(Algorithm):
     neumann_terms : int, default 4
         Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors; one number is drawn for
         the whole batch.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -76,6 +90,7 @@ class DLSGD(Algorithm):
     levels: int = static(3)  # K
     inner_steps: int | None = static(None, checks.positive_integer_or_none)
     neumann_terms: int = static(4)  # Q
+    damping: float | None = damping_term()  # μ
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
@@ -99,6 +114,7 @@ class DLSGD(Algorithm):
         return State(x, y)
 
     def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         index = draws.outer_index
         scale, inner_lr = at_step(self.neumann_lr, draws.step), at_step(self.inner_lr, draws.step)
         length = random_length(draws.key, self.neumann_terms)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from wior import checks, oracle, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, decayed, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, decayed, number
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 from wior.problems.per_example import descend, with_rows_of, without_rows
@@ -61,6 +61,9 @@ class FSLA(Algorithm):
     decay : float, default 0.5
         How rates and momentum fall: as (t + 1)^−decay. 0 keeps them constant, which serves short runs better. A
         schedule is used as it is.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -71,7 +74,7 @@ class FSLA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, momentum=0.5, decay=0.5)
+    FSLA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, momentum=0.5, decay=0.5, damping=None)
     """
 
     outer_lr: Rate  # η
@@ -79,6 +82,7 @@ class FSLA(Algorithm):
     adjoint_lr: Rate  # ρ
     momentum: float = number(0.5, checks.share)  # a
     decay: float = number(0.5, checks.non_negative_number)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr", "h": "outer_lr"}
@@ -93,6 +97,7 @@ class FSLA(Algorithm):
         return State(x, y, u, estimators.no_estimate(x), without_rows(x), y, u)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         x, y, u = state.x, state.y, state.u
         xi, zeta = problem.outer_batch(draws.outer_index), problem.inner_batch(draws.inner_index)
         d = wior_bo.directions(problem, wior_bo.State(x, y, u), xi, zeta)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from wior import checks, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, number
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 
@@ -51,6 +51,9 @@ class MASOBA(Algorithm):
     averaging : float, default 0.1
         θ, above 0 and at most 1: the weight of the new direction in the average. 0.1 averages about ten steps; 1 is
         `WiORBO`.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -61,13 +64,14 @@ class MASOBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, averaging=0.1)
+    MASOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, averaging=0.1, damping=None)
     """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     averaging: float = number(0.1, checks.share)  # θ
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr", "h": "outer_lr"}
@@ -81,6 +85,7 @@ class MASOBA(Algorithm):
         return State(x, y, tree.zeros_like(y), estimators.no_average(x))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         zeta = problem.inner_batch(draws.inner_index)
         here = wior_bo.State(state.x, state.y, state.u)
         d = wior_bo.directions(problem, here, problem.outer_batch(draws.outer_index), zeta)

@@ -28,7 +28,7 @@ import numpy as np
 from wior import checks, oracle, tree
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, one, static
 from wior.algorithms.parts.estimators import with_rows
-from wior.problems import Bilevel
+from wior.problems import Bilevel, carried
 from wior.problems.per_example import descend, is_per_example, shared_part
 
 Tree = Any
@@ -107,7 +107,8 @@ class Reverse(Algorithm):
         if self.checkpoints is None:
             d, rows = _back_from_all(back, iterates, batches, (f_x, f_y))
         else:
-            d, rows = _back_from_few(forward, back, state.y, batches, (f_x, f_y), self.checkpoints)
+            with carried.carrying(carried.held()):  # a step that is made again changes nothing again
+                d, rows = _back_from_few(forward, back, state.y, batches, (f_x, f_y), self.checkpoints)
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
         direction = with_rows(d, rows)
         examples = problem.inner_batch(batches.reshape(-1)).examples

@@ -23,7 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, Visits, at_step, static
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    State,
+    Visits,
+    at_step,
+    damping_term,
+    static,
+)
 from wior.algorithms.parts.contextual import Epochs, InnerProblem, epoch_step, epoch_steps, seen_in_visit
 from wior.algorithms.parts.linear_systems import random_length
 from wior.algorithms.parts.visit import outer_step
@@ -57,6 +68,9 @@ class RTMLMC(Algorithm):
     neumann_terms : int, default 4
         Q, the terms of the Neumann series in expectation. The product has 0 to Q − 1 factors; one number is drawn for
         the whole batch.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -76,6 +90,7 @@ class RTMLMC(Algorithm):
     neumann_lr: Rate  # τ, at most 1/L
     levels: int = static(6)  # K
     neumann_terms: int = static(4)  # Q
+    damping: float | None = damping_term()  # μ
 
     solves = ConditionalBilevel
     step_sizes = {"x": "outer_lr"}
@@ -101,6 +116,7 @@ class RTMLMC(Algorithm):
         return State(x, y)
 
     def step(self, problem: ConditionalBilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         for_level, for_length = jax.random.split(draws.key)
         level = 1 + jax.random.choice(for_level, self.levels, p=jnp.asarray(self.probabilities))
         length = random_length(for_length, self.neumann_terms)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from wior import oracle, tree
 from wior.algorithms import wior_bo
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, one
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, one
 from wior.algorithms.parts import estimators
 from wior.problems import Bilevel
 from wior.problems.per_example import shared_part
@@ -56,6 +56,9 @@ class SABA(Algorithm):
     adjoint_lr : float or schedule
         ρ, the step size of u, the solution of the linear system ∇²_yy g u = ∇_y f. Its matrix is the inner Hessian, so
         the value of `inner_lr` is a good first one here too.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -66,12 +69,13 @@ class SABA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
+    SABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, damping=None)
     """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -91,6 +95,7 @@ class SABA(Algorithm):
         return State(x, y, tree.zeros_like(y), outer, inner)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         x, y, u = here = wior_bo.State(state.x, state.y, state.u)
         slot_of_xi, slot_of_zeta = draws.outer_index, draws.inner_index
         xi, zeta = problem.outer_batch(slot_of_xi), problem.inner_batch(slot_of_zeta)

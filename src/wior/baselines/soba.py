@@ -16,7 +16,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, decayed, number
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, decayed, number
 from wior.algorithms.wior_bo import State, directions
 from wior.problems import Bilevel
 from wior.problems.per_example import descend
@@ -46,6 +46,9 @@ class SOBA(Algorithm):
     decay : float, default 0.5
         How all rates fall: as (t + 1)^−decay in step t. 0 keeps them constant, which serves all but very long runs
         better. A schedule is used as it is.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -56,13 +59,14 @@ class SOBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
-    SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0)
+    SOBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, decay=0, damping=None)
     """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     decay: float = number(0.5, checks.non_negative_number)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -76,6 +80,7 @@ class SOBA(Algorithm):
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         zeta = problem.inner_batch(draws.inner_index)
         d = directions(problem, state, problem.outer_batch(draws.outer_index), zeta)
         moved = State(

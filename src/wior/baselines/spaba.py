@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, number, static
 from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
@@ -52,6 +52,9 @@ class SPABA(Algorithm):
     large_batch : int or None, default None
         B, the examples of a large batch at each level. None takes all examples. Where all of them are too many, take
         some tens of batches.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -62,7 +65,7 @@ class SPABA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02)
-    SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02, large_batch=None)
+    SPABA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, probability=0.02, large_batch=None, damping=None)
     """
 
     outer_lr: Rate  # η
@@ -70,6 +73,7 @@ class SPABA(Algorithm):
     adjoint_lr: Rate  # ρ
     probability: float | None = number(None, checks.share_or_none)  # p, b/(b + B) where None
     large_batch: int | None = static(None, checks.positive_integer_or_none)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -85,6 +89,7 @@ class SPABA(Algorithm):
         return recursive.begun(x, y)
 
     def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
+        problem = problem.damped(self.damping)
         probability = self.probability
         if probability is None:
             small, data = draws.inner[0].shape[1], problem.sizes()["inner"]

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, static
 from wior.algorithms.parts import recursive
 from wior.problems import Bilevel
 
@@ -44,6 +44,9 @@ class SRBA(Algorithm):
     period : int or None, default None
         q, the steps from one computation on all data to the next. None: one pass over the larger of the two data sets,
         a good first choice.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -54,13 +57,14 @@ class SRBA(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
-    SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64)
+    SRBA(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, period=64, damping=None)
     """
 
     outer_lr: Rate  # η
     inner_lr: Rate  # γ
     adjoint_lr: Rate  # ρ
     period: int | None = static(None, checks.positive_integer_or_none)  # q, a pass where None
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -75,6 +79,7 @@ class SRBA(Algorithm):
         return recursive.begun(x, y)
 
     def step(self, problem: Bilevel, state: recursive.State, draws: Draws) -> tuple[recursive.State, Seen]:
+        problem = problem.damped(self.damping)
         period = self.period or recursive.steps_in_pass(problem, draws)
         fresh = draws.step % period == 0
         return recursive.recursive_step(self, problem, state, draws, fresh, draws.step // period, None)

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from wior import checks
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, State, at_step, damping_term, static
 from wior.algorithms.parts.implicit import Series, inner_steps, neumann_step
 from wior.problems import Bilevel
 
@@ -49,6 +49,9 @@ class StocBiO(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -59,7 +62,8 @@ class StocBiO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5)
-    StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, separate_streams=False)
+    StocBiO(outer_lr=1.0, inner_lr=0.5, neumann_lr=0.5, inner_steps=10, neumann_terms=4, separate_streams=False,
+        damping=None)
     """
 
     outer_lr: Rate  # η
@@ -68,6 +72,7 @@ class StocBiO(Algorithm):
     inner_steps: int = static(10)  # K
     neumann_terms: int = static(4)  # Q + 1
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr"}
@@ -81,6 +86,7 @@ class StocBiO(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         for_y = draws.inner[0]
         inner_lr = at_step(self.inner_lr, draws.step)
         y, seen_y = inner_steps(problem, state.x, state.y, lambda j: inner_lr, for_y)

@@ -56,6 +56,9 @@ class SUSTAIN(DoubleMomentum):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------

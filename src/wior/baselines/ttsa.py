@@ -22,6 +22,7 @@ from wior.algorithms.algorithm import (
     Seen,
     State,
     at_step,
+    damping_term,
     decayed,
     number,
     one,
@@ -63,6 +64,9 @@ class TTSA(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -84,6 +88,7 @@ class TTSA(Algorithm):
     outer_decay: float = number(3 / 5, checks.non_negative_number)
     inner_decay: float = number(2 / 5, checks.non_negative_number)
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr"}
@@ -97,6 +102,7 @@ class TTSA(Algorithm):
         return State(x, y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         (for_y,) = draws.inner[0]
         g_y = oracle.inner_gradient(problem, state.x, state.y, problem.inner_batch(for_y))
         y = descend(state.y, decayed(self.inner_lr, draws.step, self.inner_decay), g_y)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, damping_term, static
 from wior.algorithms.parts import estimators, linear_systems
 from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.algorithms.parts.recursive import steps_in_pass
@@ -72,6 +72,9 @@ class VRBO(Algorithm):
     separate_streams : bool, default False
         Whether the batches for each purpose come from a stream of examples of their own. If False, all batches of a
         step come one after the other from a single stream, so that a pass reads every example once.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -94,6 +97,7 @@ class VRBO(Algorithm):
     period: int | None = static(None, checks.positive_integer_or_none)  # q, a pass where None
     large_batch: int | None = static(None, checks.positive_integer_or_none)
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
@@ -109,6 +113,7 @@ class VRBO(Algorithm):
         return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         (for_f,), (for_g, for_u) = draws.outer, draws.inner
         batches = self.inner_steps + 1
         period = self.period or -(-steps_in_pass(problem, draws) // batches)

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from wior import checks, oracle, tree
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, number, one, static
+from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, damping_term, number, one, static
 from wior.algorithms.wior_bo import Directions, State, descended, project_when
 from wior.problems import Bilevel
 from wior.problems.per_example import shared_part
@@ -49,6 +49,9 @@ class WiRBO(Algorithm):
     separate_streams : bool, default True
         Whether each of the five kinds of batches comes from a stream with a permutation of its own. If False, all kinds
         of a level come one after the other from a single stream.
+    damping : float or None, default None
+        μ, which is added to the inner Hessian: u solves (∇²_yy g + μ I) u = ∇_y f. Give one, a little above minus the
+        smallest eigenvalue of ∇²_yy g, where the inner problem is not convex and u grows. None: no damping.
 
     References
     ----------
@@ -59,7 +62,7 @@ class WiRBO(Algorithm):
     --------
     >>> import wior
     >>> wior.baselines.WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5)
-    WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, radius=inf, separate_streams=True)
+    WiRBO(outer_lr=0.1, inner_lr=0.5, adjoint_lr=0.5, radius=inf, separate_streams=True, damping=None)
     """
 
     outer_lr: Rate  # η
@@ -67,6 +70,7 @@ class WiRBO(Algorithm):
     adjoint_lr: Rate  # ρ
     radius: float = number(math.inf, checks.positive_or_infinite)  # ι
     separate_streams: bool = static(True, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "u": "adjoint_lr"}
@@ -80,6 +84,7 @@ class WiRBO(Algorithm):
         return State(x, y, tree.zeros_like(y))
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         x, y, u = state = state._replace(u=project_when(draws.starts_epoch, state.u, self.radius))
         for_f_y, for_f_x = (problem.outer_batch(index[0]) for index in draws.outer)
         for_g_y, for_g_yy, for_g_xy = (problem.inner_batch(index[0]) for index in draws.inner)

@@ -23,6 +23,7 @@ from wior.devices import hosts
 from wior.problems import Batch, Problem
 from wior.problems.fixed_batches import InFixedBatches
 from wior.problems.inner_sets import InnerSet
+from wior.problems.losses import evaluate
 from wior.problems.per_example import PerExample, has_rows, is_per_example
 from wior.streaming.gathered import Gathered
 from wior.streaming.sources import Streamed
@@ -189,6 +190,8 @@ class Layout:
         """
 
         def one(leaf: jax.Array) -> jax.Array:
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                return leaf
             along = PartitionSpec(self.batch) if leaf.shape[0] % self.mesh.shape[self.batch] == 0 else PartitionSpec()
             return jax.lax.with_sharding_constraint(leaf, self._sharding(along))
 
@@ -305,6 +308,27 @@ class Sharing(NamedTuple):
         )
 
 
+class _AtRows(NamedTuple):
+    """A loss that sees x, and y where it has rows too, with the rows of its batch as `Sharing` says."""
+
+    loss: Any
+    sharing: Sharing
+
+    def __call__(self, *args: Any) -> Any:
+        return self.loss(*self._seen(args))
+
+    def with_state(self, state: Tree, *args: Any) -> Any:
+        return evaluate(self.loss, state, *self._seen(args))
+
+    def _seen(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        sharing, found = self.sharing, list(args)
+        if any(sharing.rows):
+            found[0] = sharing.seen(args[0], sharing.rows)
+        if any(sharing.rows_of_y):
+            found[1] = sharing.seen(args[1], sharing.rows_of_y)
+        return tuple(found)
+
+
 class Spread(Problem):
     """A problem whose batches lie in equal shares on the devices of a layout."""
 
@@ -318,12 +342,17 @@ class Spread(Problem):
         if name in ("problem", "sharing"):  # not there yet: a tree is being built
             raise AttributeError(name)
         found = getattr(self.problem, name)
-        seen, of_x, of_y = self.sharing.seen, self.sharing.rows, self.sharing.rows_of_y
-        if name == "objective" and any(of_y):
-            return lambda x, y, batch: found(seen(x, of_x), seen(y, of_y), batch)
-        if name in ("inner", "objective") and any(of_x):
-            return lambda x, *others: found(seen(x, of_x), *others)
+        if name in ("inner", "objective") and any((*self.sharing.rows, *self.sharing.rows_of_y)):
+            return _AtRows(found, self.sharing)
         return found
+
+    @property
+    def model_state(self) -> Any:
+        return self.problem.model_state
+
+    @property
+    def takes_key(self) -> bool:
+        return bool(self.problem.takes_key)
 
     def sizes(self) -> dict[str, int]:
         return dict(self.problem.sizes())

@@ -17,6 +17,7 @@ from wior.instruments.checking.finding import Finding
 from wior.instruments.checking.first_steps import first_steps
 from wior.instruments.checking.short_runs import Settings, made, method_for
 from wior.problems import CLASSES, Problem
+from wior.problems.modules import parted, with_whole_variables
 from wior.problems.movement import unmoved
 from wior.problems.restated import restated
 from wior.running.arguments import both
@@ -155,13 +156,14 @@ def check(
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise TypeError(f"seed must be an integer that is not negative, got {seed!r}")
     checks.boolean("show", show)
-    x, y = checks.floating("x0", x0), checks.floating("y0", y0)
+    (x, x_rest), (y, y_rest) = parted("x0", x0), parted("y0", y0)
+    problem = with_whole_variables(problem, x_rest, y_rest)
     batches = both("batch_size", batch_size, problem, checks.positive_integer)
     problem.check(x, y, batches)
     problem = restated(problem, *CLASSES)  # a class of the user's own is looked at as the one that it stands for
     findings = [
-        *data.rounded_leaves("x0", x0, x),
-        *data.rounded_leaves("y0", y0, y),
+        *(data.rounded_leaves("x0", x0, x) if x_rest is None else []),
+        *(data.rounded_leaves("y0", y0, y) if y_rest is None else []),
         *data.type_findings(problem, x, y, batches),
         *_movement_findings(problem, x, y, batches),
     ]

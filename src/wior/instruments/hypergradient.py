@@ -19,6 +19,7 @@ from wior import checks, oracle, tree
 from wior.algorithms.parts.linear_systems import Solved, conjugate_gradients
 from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
 from wior.problems.constraints import projected
+from wior.problems.modules import parted, with_whole_variables
 from wior.problems.per_example import (
     PerExample,
     all_rows,
@@ -78,7 +79,8 @@ def hypergradient(
     """∇h(x) = ∇_x f − ∇²_xy g u at the inner solution y_x, with u = [∇²_yy g]⁻¹ ∇_y f, on all data.
 
     The inner problem is solved by Newton's method, the adjoint system by conjugate gradients. It takes much longer than
-    a step of a method, and is what estimates are compared with.
+    a step of a method, and is what estimates are compared with. A loss that takes a key is given a fixed one, and one
+    that takes a model state that of the problem.
 
     Parameters
     ----------
@@ -117,14 +119,15 @@ def hypergradient(
     >>> round(float(found.gradient), 3), round(float(found.y), 3)
     (-2.0, 3.5)
     """
-    x, y0 = checks.floating("x", x), checks.floating("y0", y0)
+    (x, x_rest), (y0, y_rest) = parted("x", x), parted("y0", y0)
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be one of wior's problems, got {problem!r} of type {type(problem).__name__}")
     problem.demand_resident("hypergradient")
     sizes = _Sizes(checks.positive_integer("limit", limit), checks.positive_integer("rows", rows))
     pieces = _pieces(problem, sizes.rows)
-    problem.check(x, y0, pieces[0])
     constraint_x, constraint_y = problem.project_x, problem.project_y
+    problem = with_whole_variables(problem, x_rest, y_rest)
+    problem.check(x, y0, pieces[0])
     if tolerance is None:
         tolerance = default_tolerance(y0)
     checks.positive_number("tolerance", tolerance)

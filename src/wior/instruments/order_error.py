@@ -39,6 +39,7 @@ from wior.algorithms.wior_bo import State, directions
 from wior.instruments.hypergradient import default_tolerance, one_hypergradient
 from wior.orders import Order, named
 from wior.problems import Bilevel, ConditionalBilevel, Minimax, Problem
+from wior.problems.modules import parted, with_whole_variables
 from wior.problems.per_example import has_rows, mean_direction, shared_part
 from wior.problems.restated import restated
 from wior.running import block
@@ -183,7 +184,8 @@ def order_error(
         raise ValueError(f"warmup must be a number of passes, zero or more, got {warmup!r}")
     orders = both("order", order, problem, named)
     batches = both("batch_size", batch_size, problem, checks.positive_integer)
-    x, y = checks.floating("x", x), checks.floating("y", y)
+    (x, x_rest), (y, y_rest) = parted("x", x), parted("y", y)
+    problem = with_whole_variables(problem, x_rest, y_rest)
     problem.check(x, y, batches)
     if isinstance(problem, Minimax) and has_rows((x, y)):
         raise TypeError(

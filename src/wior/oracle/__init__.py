@@ -35,6 +35,7 @@ from wior.oracle.conditional import (
 )
 from wior.oracle.minimax import minimax_gradient_x, minimax_gradient_y, minimax_gradients
 from wior.oracle.tally import CALLS, Tally, add_calls, cond, count, counting, no_calls, repeat, scan, shapes, vmap
+from wior.problems.keys import rows_at
 
 __all__ = [
     "CALLS",
@@ -76,6 +77,7 @@ __all__ = [
     "outer_gradients",
     "repeat",
     "represent_batch",
+    "rows_at",
     "rows_of",
     "scan",
     "shapes",

@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from wior import tree
+from wior.oracle.damping import damped
 from wior.oracle.tally import count
 from wior.problems import Batch
 from wior.problems.inner_sets import weighted_mean
+from wior.problems.keys import examples_of, rows_alone
 from wior.problems.per_example import has_rows, mean_direction, own_rows, with_own
 
 Tree = Any
@@ -51,6 +53,7 @@ def represent_batch(
     if has_rows(x):
         own = Representations(None, None, own_rows(x, xi.examples))
         return own, lambda f_point, g_point: mean_direction(x, tree.sub(f_point, g_point))
+    outer_rows, rows = rows_alone(xi.data), rows_alone(rows)  # a representation takes no key
     examples, n = jax.tree.leaves(rows)[0].shape[:2]
 
     def forward(x: Tree) -> Representations:
@@ -59,7 +62,7 @@ def represent_batch(
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
             inner = jax.tree.map(lambda leaf: leaf.reshape(examples, n, *leaf.shape[1:]), problem.represent(x, flat))
         if problem.represent_outer is not None:
-            outer = problem.represent_outer(x, xi.data)
+            outer = problem.represent_outer(x, outer_rows)
         return Representations(inner, outer)
 
     seen, pullback = jax.vjp(forward, x)
@@ -108,7 +111,8 @@ def conditional_inner_gradient(problem: Any, point: Tree, y: Tree, rows: Tree) -
 def conditional_hessian(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree) -> Tree:
     """∇²_yy g u on some rows of one inner set. Two passes."""
     count(2, _examples(rows, None), "hessian_products")
-    return jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, None), y)[1](u)[0]
+    product = jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, None), y)[1](u)[0]
+    return damped(problem, product, u)
 
 
 def conditional_inner(
@@ -118,7 +122,7 @@ def conditional_inner(
     examples = _examples(rows, weights)
     count(2, examples, "inner_gradients", "hessian_products")
     g_y, pullback = jax.vjp(lambda y: jax.grad(conditional_loss, 2)(problem, point, y, rows, weights), y)
-    return g_y, pullback(u)[0]
+    return g_y, damped(problem, pullback(u)[0], u)
 
 
 def conditional_cross(problem: Any, point: Tree, y: Tree, u: Tree, rows: Tree, weights: jax.Array | None) -> Tree:
@@ -149,14 +153,15 @@ def conditional_map_gradient(problem: Any, y: Tree, xi: Tree, weights: jax.Array
 
 def rows_of(point: Tree, represented: bool, index: jax.Array) -> Tree:
     """What the loss sees of x at some rows: rows of a representation, or x itself."""
-    return jax.tree.map(lambda a: a[index], point) if represented else point
+    return jax.tree.map(lambda a: a[examples_of(index)], point) if represented else point
 
 
 def spread(cotangent: Tree, point: Tree, represented: bool, index: jax.Array) -> Tree:
     """A cotangent of `rows_of(point, represented, index)` as one of the point itself."""
     if not represented:
         return cotangent
-    return jax.tree.map(lambda all_rows, rows: jnp.zeros_like(all_rows).at[index].add(rows), point, cotangent)
+    at = examples_of(index)
+    return jax.tree.map(lambda all_rows, rows: jnp.zeros_like(all_rows).at[at].add(rows), point, cotangent)
 
 
 def conditional_map_and_pullback(problem: Any, x: Tree, rows: Tree) -> tuple[Tree, Callable[[Tree], Tree]]:

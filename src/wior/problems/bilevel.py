@@ -29,6 +29,17 @@ class Bilevel(Problem):
     outer_data, inner_data : tree of arrays
         Arrays with one row for each example. They are moved to the device, unless they are to stay on the host: memory
         maps, Arrow tables and `wior.Streamed` are read there, a batch at a time.
+    model_state : tree of arrays or None, default None
+        What losses with a parameter `state` are given, before the first step: the running statistics of a batch norm,
+        say. `inner(x, y, batch, state)` then returns a pair (loss, new_state), and every ∇_y g of a step puts the new
+        state in place of the old one. The outer loss sees it and leaves it as it is.
+    update_state_by : {"inner", "both"}, default "inner"
+        Whether outer gradients change the model state too; outer must then return a pair as well.
+
+    Notes
+    -----
+    A loss with a parameter `key` is given a key of `jax.random`: another one for each batch of each step, and the same
+    one for all derivatives of a batch.
 
     Examples
     --------
@@ -49,6 +60,8 @@ class Bilevel(Problem):
     inner: Callable[[Tree, Tree, Tree], jax.Array]
     outer_data: Tree
     inner_data: Tree
+    model_state: Tree = dataclasses.field(default=None, kw_only=True)  # type: ignore[misc]
+    update_state_by: str = dataclasses.field(default="inner", kw_only=True)  # type: ignore[misc]
 
     name = "bilevel"
     _losses = ("outer", "inner")
@@ -57,6 +70,10 @@ class Bilevel(Problem):
     _read_by = {"outer": ("outer_data",), "inner": ("inner_data",)}
 
     def __post_init__(self) -> None:
+        if self.update_state_by not in ("inner", "both"):
+            raise ValueError(f'update_state_by must be "inner" or "both", got {self.update_state_by!r}')
+        if self.model_state is not None:
+            object.__setattr__(self, "model_state", checks.arrays("model_state", self.model_state))
         self._stream()
         self.sizes()
         self._prepare()

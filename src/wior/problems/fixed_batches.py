@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from wior.problems.bilevel import Bilevel
+from wior.problems.keys import Indices
 from wior.problems.problem import Batch, Batches, Calls, Problem
 
 Tree = Any
@@ -46,6 +47,14 @@ class InFixedBatches(Problem):
     def inner(self) -> Any:
         return self.problem.inner
 
+    @property
+    def model_state(self) -> Any:
+        return self.problem.model_state
+
+    @property
+    def takes_key(self) -> bool:
+        return self.problem.takes_key
+
     def sizes(self) -> dict[str, int]:
         sizes = self.problem.sizes()
         return {"outer": sizes["outer"] // self.batch_sizes[0], "inner": sizes["inner"] // self.batch_sizes[1]}
@@ -69,5 +78,7 @@ def _divisors(n: int) -> set[int]:
     return {*small, *(n // size for size in small)}
 
 
-def _rows(index: jax.Array, batch: int) -> jax.Array:
+def _rows(index: Any, batch: int) -> Any:
+    if isinstance(index, Indices):
+        return Indices(_rows(index.examples, batch), index.key)
     return (index[:, None] * batch + jnp.arange(batch, dtype=index.dtype)).reshape(-1)

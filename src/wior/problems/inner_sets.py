@@ -10,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from wior import checks
+from wior.problems.keys import Indices, Rows, with_key_each
 from wior.problems.per_example import at_slice, has_rows, take
 from wior.problems.problem import Batches, batch_of, check_rows_of, shapes_of
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered
 
 Tree = Any
+
+OF_SET = 1  # folded into the key of an outer example, it gives that of its inner set
 
 
 class InnerSet(NamedTuple):
@@ -32,6 +35,7 @@ def weighted_mean(per_row: Callable[..., Any], weights: jax.Array | None, *rows:
     """
     if weights is None:
         return per_row(*rows)
+    rows = tuple(with_key_each(one, len(weights)) for one in rows)
     each = jax.vmap(lambda *one: per_row(*jax.tree.map(lambda a: a[None], one)))(*rows)
     total = jnp.maximum(jnp.sum(weights), 1)
 
@@ -42,7 +46,11 @@ def weighted_mean(per_row: Callable[..., Any], weights: jax.Array | None, *rows:
     return jax.tree.map(average, each)
 
 
-def inner_sets_of(problem: Any, index: jax.Array) -> InnerSet:
+def inner_sets_of(problem: Any, index: Any) -> InnerSet:
+    if isinstance(index, Indices):
+        sets = inner_sets_of(problem, index.examples)
+        # the whole set of an example is another batch than the example itself
+        return InnerSet(Rows(sets.rows, jax.vmap(jax.random.fold_in, (0, None))(index.key, OF_SET)), sets.counts)
     rows, examples = batch_of(problem.inner_data, index)
     if problem.counts is None:
         return InnerSet(rows, None)

@@ -149,7 +149,8 @@ class _Traced:
             )
         return (
             f"{self.inner} does not depend on it. What is not trained by {self.inner}, such as the running "
-            "statistics of a batch norm, belongs outside of y0; what should be trained must be used there"
+            "statistics of a batch norm, belongs outside of y0, in model_state; what should be trained must be used "
+            "there"
         )
 
     def cause_in_x(self, name: str) -> str:

@@ -13,6 +13,7 @@ arguments too.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
@@ -22,6 +23,8 @@ import jax.numpy as jnp
 
 from wior import checks
 from wior.problems import constraints
+from wior.problems.keys import Indices, Rows
+from wior.problems.losses import LOSSES, given_what_they_ask, holds_arrays, start_of, takes_key
 from wior.problems.per_example import has_rows, is_per_example, take
 from wior.streaming import sources
 from wior.streaming.gathered import Gathered, is_streamed, no_rows
@@ -39,7 +42,7 @@ class Batch(NamedTuple):
     Attributes
     ----------
     data : tree of arrays
-        The rows, as a loss receives them.
+        The rows, as the losses of the problem receive them. Where a loss takes a key, that of the batch is with them.
     examples : jax.Array
         (rows,), their indices in the data set: those of their `PerExample` rows.
 
@@ -112,6 +115,10 @@ class Problem:
     project_x: Any = None
     project_y: Any = None
 
+    model_state: ClassVar[Any] = None  # of a class that has one, a field
+    update_state_by: ClassVar[str] = "inner"
+    damping: ClassVar[Any] = None  # μ, inside of a step of a method that has one
+
     name: ClassVar[str]  # on the command line
     conditional: ClassVar[bool] = False  # whether every outer example has an inner data set of its own
     special_case_of: ClassVar[type[Problem] | None] = None  # the more general class that `restated` gives
@@ -128,8 +135,8 @@ class Problem:
         data = tuple(getattr(self, name) for name in self._data)
         losses = tuple(getattr(self, name) for name in (*self._losses, *RULES))
         # a loss that is a tree (of images that its batches point to, say) hands its arrays to the program as arguments
-        return (*data, *(loss if _holds_arrays(loss) else None for loss in losses)), tuple(
-            None if _holds_arrays(loss) else loss for loss in losses
+        return (*data, *(loss if holds_arrays(loss) else None for loss in losses)), tuple(
+            None if holds_arrays(loss) else loss for loss in losses
         )
 
     @classmethod
@@ -140,6 +147,9 @@ class Problem:
         names = (*cls._losses, *RULES)
         for name, value in (*zip(names, losses, strict=True), *zip(cls._data, data, strict=True)):
             object.__setattr__(new, name, value)
+        for loss in (getattr(new, name) for name in cls._losses if name in LOSSES):
+            if start_of(loss) is not None:
+                object.__setattr__(new, "model_state", start_of(loss))
         return new
 
     def _stream(self) -> None:
@@ -156,9 +166,13 @@ class Problem:
         for name in RULES:
             object.__setattr__(self, name, constraints.named(name, getattr(self, name)))
         for name in self._losses:
-            if getattr(self, name) is not None or name in ("outer", "inner", "objective"):
+            if getattr(self, name) is not None or name in LOSSES:
                 checks.function(name, getattr(self, name))
-                checks.arity(name, getattr(self, name), self._arguments[name])
+                if name not in LOSSES:
+                    checks.arity(name, getattr(self, name), self._arguments[name])
+        own = {name: getattr(self, name) for name in self._losses if name in LOSSES}
+        for name, loss in given_what_they_ask(self, own).items():
+            object.__setattr__(self, name, loss)
         for name in self._data:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.arrays(name, getattr(self, name)))
@@ -167,6 +181,11 @@ class Problem:
     def lacks_outer_data(self) -> bool:
         """Whether the outer level is a single example, which every step reads once."""
         return False
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether a loss takes a key of `jax.random`, so that batches have one."""
+        return any(takes_key(getattr(self, name)) for name in LOSSES if name in self._losses)
 
     def sizes(self) -> dict[str, int]:
         """The number of examples at each level.
@@ -224,6 +243,42 @@ class Problem:
             object.__setattr__(new, name, rows)
         return new
 
+    def damped(self, damping: Any) -> Self:
+        """This problem with μ I added to the Hessian ∇²_yy g, and to nothing else; a step of a method begins with it.
+
+        Parameters
+        ----------
+        damping
+            μ; None adds nothing.
+
+        Returns
+        -------
+        Problem
+            For use inside of the step alone: it is no part of the tree that a problem is.
+        """
+        if damping is None:
+            return self
+        new = copy.copy(self)
+        object.__setattr__(new, "damping", damping)
+        return new
+
+    def with_losses(self, losses: dict[str, Any]) -> Self:
+        """This problem with other losses, by name, which are taken as they are.
+
+        Parameters
+        ----------
+        losses
+            What takes their places.
+
+        Returns
+        -------
+        Problem
+        """
+        new = copy.copy(self)
+        for name, loss in losses.items():
+            object.__setattr__(new, name, loss)
+        return new
+
     def without_sources(self) -> Self:
         """This problem with one row of zeros in place of streamed data, from which shapes and dtypes are read.
 
@@ -274,7 +329,10 @@ class Problem:
         raise NotImplementedError
 
 
-def batch_of(data: Tree, index: jax.Array) -> Batch:
+def batch_of(data: Tree, index: Any) -> Batch:
+    if isinstance(index, Indices):
+        batch = batch_of(data, index.examples)
+        return Batch(Rows(batch.data, index.key), batch.examples)
     if isinstance(data, Gathered):
         return Batch(batch_of(data.rows, index).data, take(data.examples, index))
     return Batch(jax.tree.map(lambda rows: take(rows, index), data), index)
@@ -287,10 +345,6 @@ def shapes_of(problem: Any, batches: Batches, *draws: str) -> tuple[Any, ...]:
     return tuple(
         jax.eval_shape(getattr(problem, draw), jax.ShapeDtypeStruct((sizes[draw],), jnp.int32)) for draw in draws
     )
-
-
-def _holds_arrays(loss: Any) -> bool:
-    return callable(loss) and not jax.tree_util.all_leaves([loss])
 
 
 def check_scalars(calls: Calls) -> None:

@@ -40,6 +40,7 @@ class Arguments:
     callback: Callback | None = None
     loggers: Sequence[Logger] = ()
     state: Any = None
+    micro_batch: int | tuple[int, int] | None = None
 
 
 def demand_algorithm(algorithm: Any) -> None:

@@ -6,7 +6,9 @@ level are the rows of a window of steps that the host has gathered: a step's dra
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from jax import lax
 
 from wior.algorithms.algorithm import BatchKinds, Draws, Reserve, Reserves, Visits
 from wior.orders.substitutes import LARGE_BATCHES
+from wior.problems.keys import Indices, fold_each
 from wior.running import lines, visits
 from wior.running.plan import (
     BESIDE_THE_STREAMS,
@@ -31,6 +34,9 @@ from wior.running.plan import (
 )
 
 Keys = tuple[jax.Array, ...]
+
+# folded into the key of a step it gives that of its losses, far from the numbers that a method may fold into it
+OF_LOSSES = 2**32 - 1
 
 
 class Examples:
@@ -65,7 +71,7 @@ class Examples:
             in_window(self.plan, s, i, self.start.window) if s.streamed else examples
             for s, examples in zip(self.plan.streams, taken, strict=True)
         )
-        return Draws(
+        draws = Draws(
             outer=_by_kind(self.plan, self.algorithm.batch_kinds_for(self.problem), "outer", at_hand),
             inner=_by_kind(self.plan, self.algorithm.batch_kinds_for(self.problem), "inner", at_hand),
             visits=self._visits_at(i, inner_orders, taken[0][0]),
@@ -74,6 +80,7 @@ class Examples:
             key=jax.random.fold_in(self.keys[STEPS], number),
             reserves=_reserves(self.plan, self.keys),
         )
+        return with_keys(draws) if self.problem.takes_key else draws
 
     def _visits_at(self, i: jax.Array, inner_orders: Any, examples: jax.Array) -> Visits | None:
         if self._visits is None:
@@ -106,7 +113,7 @@ def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
         whole = jnp.zeros((len(examples), passes, sets.n), jnp.int32)
         of_sets = _in_batches(whole, visits.counts_of(problem, examples, sets.n), sets, problem, algorithm)
     key = jax.random.key(0, impl="threefry2x32")
-    return Draws(
+    draws = Draws(
         outer=_by_kind(plan, algorithm.batch_kinds_for(problem), "outer", taken),
         inner=_by_kind(plan, algorithm.batch_kinds_for(problem), "inner", taken),
         visits=of_sets,
@@ -115,6 +122,34 @@ def any_draws(plan: Plan, problem: Any, algorithm: Any) -> Draws:
         key=key,
         reserves=_reserves(plan, (key,) * len(BESIDE_THE_STREAMS)),
     )
+    return with_keys(draws) if problem.takes_key else draws
+
+
+def with_keys(draws: Draws) -> Draws:
+    """Draws whose indices have keys for the losses: one for each batch, made of the key of the step.
+
+    Where every outer example has an inner set, each of them has one, and each batch of its visit.
+    """
+    key = jax.random.fold_in(draws.key, jnp.uint32(OF_LOSSES))
+    outer, inner, in_visits, large = (jax.random.fold_in(key, part) for part in range(4))
+    visits = draws.visits
+    if visits is not None:
+        own = [Indices(kind, _keys(outer, i, kind.shape)) for i, kind in enumerate(draws.outer)]
+        batches = Indices(visits.examples, _keys(in_visits, 0, visits.examples.shape[:-1]))
+        return draws._replace(outer=tuple(own), visits=visits._replace(examples=batches))
+    reserves = draws.reserves
+    if reserves is not None:
+        pairs = zip(reserves, fold_each(large, 2), strict=True)
+        reserves = Reserves(*(dataclasses.replace(one, for_losses=own) for one, own in pairs))
+    return draws._replace(
+        outer=tuple(Indices(kind, _keys(outer, i, kind.shape[:-1])) for i, kind in enumerate(draws.outer)),
+        inner=tuple(Indices(kind, _keys(inner, i, kind.shape[:-1])) for i, kind in enumerate(draws.inner)),
+        reserves=reserves,
+    )
+
+
+def _keys(key: jax.Array, kind: int, shape: tuple[int, ...]) -> jax.Array:
+    return fold_each(jax.random.fold_in(key, kind), math.prod(shape)).reshape(shape)
 
 
 def in_window(plan: Plan, stream: Stream, i: jax.Array, window: Window | None) -> jax.Array:

@@ -9,7 +9,9 @@ import jax
 import numpy as np
 
 from wior.algorithms.algorithm import Algorithm
+from wior.problems.modules import whole
 from wior.running.results import Finished, SweepResult
+from wior.running.views import View, model_state_of
 
 Piece = tuple[list[int], Finished]  # the settings of one program, and where its runs ended
 
@@ -37,7 +39,7 @@ class Collected:
         self.grid, self.steps_per_epoch = grid, steps_per_epoch
         self.pieces: list[Piece] = []
 
-    def result(self, *last: Piece) -> SweepResult:
+    def result(self, *last: Piece, view: View = View()) -> SweepResult:
         """The runs of all programs, in the order of the settings; of an interrupted sweep, those that have begun."""
         pieces = [*self.pieces, *last]
         begun = [i for members, _ in pieces for i in members]
@@ -46,18 +48,22 @@ class Collected:
         def joined(parts: list[Any]) -> Any:
             return np.concatenate([self._grouped(part) for part in parts])[order]
 
+        def together(parts: list[Any]) -> Any:
+            return jax.tree.map(lambda *leaves: joined(list(leaves)), *parts)
+
         done = [one for _, one in pieces]
         states = [one.carry.state for one in done]
         return SweepResult(
             settings=[self.grid.settings[i] for i in sorted(begun)],
             seeds=self.grid.seeds,
             history={name: self._history(name, pieces, order) for name in done[0].history},
-            x=jax.tree.map(lambda *parts: joined(list(parts)), *[state.x for state in states]),
-            y=jax.tree.map(lambda *parts: joined(list(parts)), *[state.y for state in states]),
+            x=whole(together([state.x for state in states]), view.x),
+            y=whole(together([state.y for state in states]), view.y),
             steps=done[0].step,
             steps_per_epoch=self.steps_per_epoch,
             compile_seconds=sum(one.compile_seconds for one in done),
             metric_seconds=sum(one.metric_seconds for one in done),
+            model_state=together([model_state_of(state) for state in states]),
         )
 
     def _grouped(self, values: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 from wior import tree
 from wior.algorithms.algorithm import Algorithm
 from wior.algorithms.equipped import method_of
+from wior.problems.modules import whole
 from wior.running import block, position
 from wior.running.block import Carry
 from wior.running.divergence import why_non_finite
@@ -23,6 +24,7 @@ from wior.running.plan import start_at, stream_keys
 from wior.running.position import Position
 from wior.running.results import Finished, Result
 from wior.running.setup import Setup, run_key
+from wior.running.views import model_state_of
 from wior.saving.checkpoint import describe_algorithm
 
 
@@ -64,10 +66,9 @@ class OneRun:
         return block.one_run(self.plan, problem, self.setup.algorithm, carry, self.keys, start, count)
 
     def measure(self, carry: Carry) -> dict[str, Any]:
-        x, y = carry.state.x, carry.state.y
-        found = self._metrics(x, y)
+        found = self._metrics(*self.setup.view.point(carry.state))
         for name, measure in self.setup.measures.items():
-            found = {**found, name: measure(x, y)}
+            found = {**found, name: measure(carry.state.x, carry.state.y)}
         return found
 
     def non_finite(self, carry: Carry) -> list[str]:
@@ -85,8 +86,8 @@ class OneRun:
     def result(self, done: Finished) -> Result:
         state = done.carry.state
         return Result(
-            x=state.x,
-            y=state.y,
+            x=whole(state.x, self.setup.view.x),
+            y=whole(state.y, self.setup.view.y),
             state=position.at(state, self._position(done)),
             history=done.history,
             steps=done.step,
@@ -94,6 +95,7 @@ class OneRun:
             stopped_by=done.stopped_by,
             compile_seconds=done.compile_seconds,
             metric_seconds=done.metric_seconds,
+            model_state=model_state_of(state),
         )
 
     def _position(self, done: Finished) -> Position:
@@ -156,7 +158,7 @@ class ManyRuns:
         return block.many_runs(self.plan, self.setup.problem, self._stacked, carry, self._keys, start, count)
 
     def measure(self, carry: Carry) -> dict[str, Any]:
-        metrics, points = self._metrics, (carry.state.x, carry.state.y)
+        metrics, points = self._metrics, self.setup.view.point(carry.state)
         if metrics is None:
             return {}
         if self.setup.metrics_program is not None:
@@ -176,7 +178,7 @@ class ManyRuns:
 
     def result(self, done: Finished) -> Any:
         """The sweep as far as it has come: the programs before this one, and this one."""
-        return self.collected.result((self.members, done))
+        return self.collected.result((self.members, done), view=self.setup.view)
 
     def close(self) -> None:
         pass

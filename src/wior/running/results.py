@@ -54,6 +54,8 @@ class Result:
         The time that compiling took; it is not part of `history["seconds"]`.
     metric_seconds : float
         The time spent in metrics.
+    model_state : tree of arrays or None
+        The model state at the end, of a problem that has one.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Result:
     stopped_by: str
     compile_seconds: float
     metric_seconds: float
+    model_state: Tree = None
 
     def __repr__(self) -> str:
         return showing.of_result(self)
@@ -140,6 +143,8 @@ class SweepResult:
         Its place in `settings`.
     best_by : str or None
         The name of that metric.
+    model_state : tree of numpy.ndarray or None
+        The model states at the end, of a problem that has one; leaves are (settings, seeds, ...).
 
     Examples
     --------
@@ -169,6 +174,7 @@ class SweepResult:
     best: dict[str, Any] | None = None
     best_index: int | None = None
     best_by: str | None = None
+    model_state: Tree = None
 
     def __repr__(self) -> str:
         return showing.of_sweep(self)

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +19,8 @@ from wior.devices.layout import Layout, Point, RowsToSplit, place
 from wior.orders import named
 from wior.problems import Problem
 from wior.problems.fixed_batches import InFixedBatches
+from wior.problems.micro_batches import check_micro_batches, with_micro_batches
+from wior.problems.modules import parted, with_whole_variables
 from wior.problems.movement import unmoved
 from wior.problems.moving import Constraints
 from wior.running import position
@@ -30,6 +32,7 @@ from wior.running.plan import LEVELS, Limits, Plan, make_plan
 from wior.running.position import Position
 from wior.running.step_fingerprint import as_now
 from wior.running.stopping import AtMost, Condition, demand_columns, listed
+from wior.running.views import View, view
 from wior.saving.checkpoint import Checkpoint, describe_algorithm, describe_loss, describe_tree, describe_value
 
 Tree = Any
@@ -54,6 +57,7 @@ class Setup:
     batches: tuple[int, int]  # rows of an outer and of an inner batch
     given: Arguments
     constraints: Constraints
+    view: View
     cut: tuple[int, int] | None = None  # the batches that the data are cut into, where a method wants them fixed
     alone: Setup | None = None  # of a run on many devices, the same run on one
     measures: Mapping[str, Metric] = dataclasses.field(default_factory=dict)  # what conditions measure besides
@@ -120,6 +124,7 @@ class Setup:
             "batch_size": [*(stream.batch for stream in self.plan.streams), visits[1], *(self.cut or ())],
             "x0": describe_tree(self.x),
             "y0": describe_tree(self.y),
+            **self._described_model_state(),
             "metrics": self.metrics,
             "jax": jax.__version__,
             **({} if self.start is None else {"start": position.describe(self.given.state, self.start)}),
@@ -127,7 +132,11 @@ class Setup:
 
     def equipped(self, algorithm: Algorithm) -> Algorithm:
         """Another algorithm of the same program, as the engine takes it."""
-        return equipped(algorithm, self.constraints, self.x, self.y)
+        return equipped(algorithm, self.constraints, self.x, self.y, self.problem.model_state is not None)
+
+    def _described_model_state(self) -> dict[str, Any]:
+        state = self.problem.model_state
+        return {} if state is None else {"model_state": describe_tree(state)}
 
     def _described_constraints(self) -> dict[str, Any]:
         given = {"project_x": self.constraints.x, "project_y": self.constraints.y}
@@ -144,24 +153,22 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
     demand_algorithm(algorithm)
     given, start = _seeded(given)
     check_listeners(given.callback, given.loggers)
-    x, y = checks.floating("x0", x0), checks.floating("y0", y0)
+    (x, x_rest), (y, y_rest) = parted("x0", x0), parted("y0", y0)
     orders = both("order", given.order, problem, named)
     sizes = both("batch_size", given.batch_size, problem, checks.positive_integer)
-    problem.check(x, y, sizes)
+    constraints = Constraints(problem.project_x, problem.project_y)
+    problem = _fitted(with_whole_variables(problem, x_rest, y_rest), x, y, sizes, given)
     checks.warn_of_few_digits("x0", x)
     checks.warn_of_few_digits("y0", y)
     posed, batches = _posed(problem, algorithm, x, y, sizes)
-    constraints = Constraints(problem.project_x, problem.project_y)
-    method = equipped(algorithm, constraints, x, y)
-    program = metrics_program(given.metrics, x, y)
-    metrics = describe_metrics(given.metrics, program)  # before they are called: some count their calls
-    conditions = listed(given.stop)
-    measures = {name: measure for one in conditions for name, measure in one.measures(problem).items()}
-    names = _with_measures(metric_names(given.metrics, x, y, program is not None), measures)
+    method = equipped(algorithm, constraints, x, y, posed.model_state is not None)
+    seen = view(x_rest, y_rest, given.metrics, posed.model_state)
+    given = dataclasses.replace(given, metrics=seen.metrics(given.metrics))
+    measured = _measured(problem, given, seen.start(x, y, posed.model_state))
     plan = make_plan(posed, method, orders, batches, 2**31)
     if start is not None:
         position.demand_same_order(start, plan, type(algorithm).__name__)
-    limits = _limits(given, plan.steps_in_epoch, names, start)
+    limits = _limits(given, plan.steps_in_epoch, measured.names, start)
     plan = dataclasses.replace(plan, length=min(plan.length, limits.record_every))
     try:
         plan = as_now(plan, posed.without_sources(), method, x, y, batches)
@@ -177,16 +184,34 @@ def prepare(problem: Problem, algorithm: Algorithm, x0: Tree, y0: Tree, given: A
         y=y,
         plan=plan,
         limits=limits,
-        metric_names=names,
-        metrics_program=program,
-        metrics={"names": list(names), **metrics},
+        metric_names=measured.names,
+        metrics_program=measured.program,
+        metrics={"names": list(measured.names), **measured.description},
         batches=sizes,
         given=given,
         constraints=constraints,
+        view=seen,
         cut=sizes if algorithm.fixed_batches else None,
-        measures=measures,
+        measures=measured.by_conditions,
         start=start,
     )
+
+
+class _Measured(NamedTuple):
+    """What a run measures: the names of all, what its metrics are, and what conditions measure besides."""
+
+    names: tuple[str, ...]
+    program: str | None
+    description: dict[str, Any]
+    by_conditions: dict[str, Metric]
+
+
+def _measured(problem: Problem, given: Arguments, point: tuple[Tree, Tree]) -> _Measured:
+    program = metrics_program(given.metrics, *point)
+    description = describe_metrics(given.metrics, program)  # before they are called: some count their calls
+    by_conditions = {name: one for condition in listed(given.stop) for name, one in condition.measures(problem).items()}
+    names = _with_measures(metric_names(given.metrics, *point, program is not None), by_conditions)
+    return _Measured(names, program, description, by_conditions)
 
 
 def _seeded(given: Arguments) -> tuple[Arguments, Position | None]:
@@ -207,6 +232,16 @@ def _with_measures(names: tuple[str, ...], measures: Mapping[str, Any]) -> tuple
         if name in names:
             raise ValueError(f"metrics may not use the name {name!r}, which a condition of stop measures")
     return (*names, *measures)
+
+
+def _fitted(problem: Problem, x: Tree, y: Tree, sizes: tuple[int, int], given: Arguments) -> Any:
+    """The problem, checked, with its losses in pieces where these are asked for."""
+    problem.check(x, y, sizes)
+    if given.micro_batch is None:
+        return problem
+    pieces = both("micro_batch", given.micro_batch, problem, checks.positive_integer)
+    check_micro_batches(problem, pieces, sizes)
+    return with_micro_batches(problem, pieces, x, y)
 
 
 def _posed(problem: Problem, algorithm: Algorithm, x: Tree, y: Tree, sizes: tuple[int, int]) -> tuple[Any, Any]:

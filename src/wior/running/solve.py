@@ -51,6 +51,7 @@ def solve(
     checkpoint: str | Path | Checkpoint | None = None,
     progress: bool | Progress = False,
     mesh: Mesh | Layout | None = None,
+    micro_batch: int | tuple[int, int] | None = None,
 ) -> Result:
     """Runs `algorithm` on `problem` from x0, y0.
 
@@ -72,7 +73,9 @@ def solve(
     algorithm
         The method with its hyper-parameters, such as `wior.WiORBO(outer_lr=0.1, inner_lr=0.1, adjoint_lr=0.1)`.
     x0, y0
-        The start: arrays, or trees of arrays. Left out with `state`.
+        The start: arrays, or trees of arrays. Of a tree that holds functions or texts too, such as a module of equinox,
+        the arrays of floating-point numbers move and all else is constant; losses, metrics and the result have it
+        whole. Left out with `state`.
     order
         The order of the examples: one of `wior.orders`, its name, or a pair (outer, inner).
     batch_size
@@ -90,8 +93,8 @@ def solve(
     seed
         Chooses the examples; 0 where it is not given, or the seed of `state`.
     metrics
-        A function `metrics(x, y)` that returns a dictionary of numbers. It is evaluated at the start, every
-        `record_every` steps and at the end.
+        A function `metrics(x, y)`, or `metrics(x, y, model_state)`, that returns a dictionary of numbers. It is
+        evaluated at the start, every `record_every` steps and at the end.
     record_every
         The steps from one record of `history` to the next. Without it, a hundredth of the run.
     callback
@@ -112,6 +115,9 @@ def solve(
     mesh
         A `jax.sharding.Mesh`: each device computes its share of every batch. A `wior.Layout` splits parameters,
         `PerExample` rows or the data too. The numbers are those of one device to rounding.
+    micro_batch
+        The rows on which a loss is evaluated at a time, or a pair (outer, inner): a step then needs the memory of so
+        many rows, and its numbers are the same to rounding. It must divide the batch.
 
     Returns
     -------
@@ -171,6 +177,7 @@ def solve(
         callback,
         loggers,
         state,
+        micro_batch,
     )
     setup = prepare(problem, algorithm, x0, y0, given)
     if layout is not None:

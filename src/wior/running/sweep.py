@@ -57,6 +57,7 @@ def sweep(
     progress: bool | Progress = False,
     side_by_side: bool | None = None,
     mesh: Mesh | None = None,
+    micro_batch: int | tuple[int, int] | None = None,
 ) -> SweepResult:
     """Runs `algorithm` with every combination of the values in `grid`, for every seed, all at once.
 
@@ -78,7 +79,7 @@ def sweep(
         which any run diverged is never the best.
     largest
         Whether the largest mean is the best.
-    order, batch_size, epochs, steps, metrics, record_every, progress
+    order, batch_size, epochs, steps, metrics, record_every, progress, micro_batch
         As in `wior.solve`. There is no `stop`: all settings make the same steps, so that they can be compared.
     state
         The `state` of a `Result`, from which all settings continue, as in `wior.solve`.
@@ -126,7 +127,7 @@ def sweep(
     chosen, settings = _seeds(seeds, state), grid_settings(algorithm, grid)
     runs = Grid(settings, [dataclasses.replace(algorithm, **setting) for setting in settings], chosen)
     given = Arguments(order, batch_size, epochs, steps, seed=chosen[0], metrics=metrics, record_every=record_every)
-    given = dataclasses.replace(given, state=state)
+    given = dataclasses.replace(given, state=state, micro_batch=micro_batch)
     programs = runs.by_program()
     # one setup for each program: a field that is part of it may change the plan
     setups = [prepare(problem, runs.algorithms[members[0]], x0, y0, given) for members in programs]
@@ -145,7 +146,8 @@ def sweep(
         heading = f"{title(algorithm, order)} × {len(members) * len(chosen)} runs"
         with contextlib.closing(ManyRuns(setup, members, done, side_by_side)) as program:
             done.pieces.append((members, loop.run(program, folder, progress, heading)))
-    return done.result() if best_by is None else with_best(done.result(), best_by, largest)
+    ended = done.result(view=first.view)
+    return ended if best_by is None else with_best(ended, best_by, largest)
 
 
 def in_step(y: Tree) -> bool:

@@ -398,6 +398,8 @@ def describe_algorithm(algorithm: Any) -> dict[str, Any]:
     described: dict[str, Any] = {"name": type(algorithm).__name__}
     for field in dataclasses.fields(algorithm):
         value = getattr(algorithm, field.name)
+        if field.kw_only and value is None:
+            continue  # an option that is not used, and that earlier versions did not have
         described[field.name] = describe_value(f"{described['name']}.{field.name}", value)
     return described
 

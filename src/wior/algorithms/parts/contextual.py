@@ -57,7 +57,7 @@ class InnerProblem:
 
     def _at(self, index: jax.Array) -> tuple[Tree, Tree]:
         represented = self.problem.represent is not None
-        return oracle.rows_of(self.point, represented, index), jax.tree.map(lambda leaf: leaf[index], self.rows)
+        return oracle.rows_of(self.point, represented, index), oracle.rows_at(self.rows, index)
 
     def gradient(self, y: Tree, index: jax.Array) -> Tree:
         point, rows = self._at(index)

@@ -10,7 +10,19 @@ import jax
 import jax.numpy as jnp
 
 from wior import checks, oracle
-from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Rate, Seen, at_step, decayed, number, one, static
+from wior.algorithms.algorithm import (
+    Algorithm,
+    BatchKinds,
+    Draws,
+    Rate,
+    Seen,
+    at_step,
+    damping_term,
+    decayed,
+    number,
+    one,
+    static,
+)
 from wior.algorithms.parts import estimators
 from wior.algorithms.parts.implicit import Estimate, Series, neumann_hypergradient
 from wior.problems import Bilevel
@@ -41,6 +53,7 @@ class DoubleMomentum(Algorithm):
     decay: float = number(1 / 3, checks.non_negative_number)
     delay: float = number(1.0)  # m
     separate_streams: bool = static(False, checks.boolean)
+    damping: float | None = damping_term()  # μ
 
     solves = Bilevel
     step_sizes = {"x": "outer_lr", "y": "inner_lr", "d_x": "outer_lr", "d_y": "inner_lr"}
@@ -57,6 +70,7 @@ class DoubleMomentum(Algorithm):
         return State(x, y, estimators.no_estimate(x), estimators.no_estimate(y), without_rows(x), y)
 
     def step(self, problem: Bilevel, state: State, draws: Draws) -> tuple[State, Seen]:
+        problem = problem.damped(self.damping)
         return storm_step(self, problem, state, draws, at_step(self.neumann_lr, draws.step), self.length(draws))
 
 

@@ -26,6 +26,7 @@ from wior.instruments.checking.finding import Finding
 from wior.instruments.checking.sample import Loss, Sample
 from wior.instruments.checking.values import with_gradients
 from wior.problems import ConditionalBilevel
+from wior.problems.losses import may_mix_rows
 from wior.problems.per_example import is_per_example, shared_part
 
 Tree = Any
@@ -44,7 +45,7 @@ class OnBatch(NamedTuple):
 def row_findings(sample: Sample, loss: Loss, x: Tree, y: Tree) -> list[Finding]:
     """At most one finding: rows depend on each other or on their place, or the loss is not their mean."""
     halves = _halves(sample, loss)
-    if halves is None:
+    if halves is None or may_mix_rows(getattr(sample.problem, loss.name)):
         return []
     evaluate, size = _evaluator(sample, loss), len(halves[0])
     points = [(x, y), _beside(x, y)]
@@ -246,8 +247,8 @@ def _dependent(loss: Loss) -> Finding:
 def _placed(loss: Loss) -> Finding:
     message = (
         "changes when the rows of its batch change places. A usual cause is dropout, or other noise, with a key that "
-        "never changes: the same places are dropped in every step. Let a row's noise depend on the row, or leave it "
-        "out."
+        "never changes: the same places are dropped in every step. Let the loss have a parameter `key`, which "
+        "is another one for each batch."
     )
     return Finding("warning", loss.name, message)
 
