@@ -35,6 +35,9 @@ class Bilevel(Problem):
         state in place of the old one. The outer loss sees it and leaves it as it is.
     update_state_by : {"inner", "both"}, default "inner"
         Whether outer gradients change the model state too; outer must then return a pair as well.
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie, applied after every step that moves them: a function of the variable, a constraint of
+        `wior.constraints`, or its name, such as "simplex" or ("box", 0.0, 1.0).
 
     Notes
     -----

@@ -42,6 +42,9 @@ class Compositional(Problem):
         maps, Arrow tables and `wior.Streamed` are read there, a batch at a time. `outer_data` is None for an outer loss
         without data: it is then a single example, which every step reads once, and `order` and `batch_size` are those
         of the inner data.
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie, applied after every step that moves them: a function of the variable, a constraint of
+        `wior.constraints`, or its name, such as "simplex" or ("box", 0.0, 1.0).
 
     Examples
     --------

@@ -50,6 +50,9 @@ class ConditionalBilevel(Problem):
         represented by itself.
     represent_outer : callable or None, default None
         The same for f, which is then `outer(representation, y, rows)`.
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie, applied after every step that moves them: a function of the variable, a constraint of
+        `wior.constraints`, or its name, such as "simplex" or ("box", 0.0, 1.0).
 
     Notes
     -----

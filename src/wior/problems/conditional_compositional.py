@@ -41,6 +41,9 @@ class ConditionalCompositional(Problem):
     counts : array of int or None, default None
         (m,), how many of the n_max rows belong to each inner set. None: all of them. Rows past the count are padding,
         which no loss ever reads.
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie, applied after every step that moves them: a function of the variable, a constraint of
+        `wior.constraints`, or its name, such as "simplex" or ("box", 0.0, 1.0).
 
     Notes
     -----

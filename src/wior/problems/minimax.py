@@ -31,6 +31,9 @@ class Minimax(Problem):
     ascent_data : tree of arrays or None, default None
         A second data set: x then descends on batches of `data`, and y ascends on batches of `ascent_data`. Each has an
         order and a batch size of its own, given as pairs, or the same ones for both.
+    project_x, project_y : callable, str, tuple or None, default None
+        Where x and y may lie, applied after every step that moves them: a function of the variable, a constraint of
+        `wior.constraints`, or its name, such as "simplex" or ("box", 0.0, 1.0).
 
     Notes
     -----

@@ -45,7 +45,7 @@ class OnBatch(NamedTuple):
 def row_findings(sample: Sample, loss: Loss, x: Tree, y: Tree) -> list[Finding]:
     """At most one finding: rows depend on each other or on their place, or the loss is not their mean."""
     halves = _halves(sample, loss)
-    if halves is None or may_mix_rows(getattr(sample.problem, loss.name)):
+    if halves is None or may_mix_rows(getattr(sample.problem, loss.name.split()[0])):
         return []
     evaluate, size = _evaluator(sample, loss), len(halves[0])
     points = [(x, y), _beside(x, y)]
