@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from wior import checks
 
@@ -76,6 +75,8 @@ class Projection:
         if self.name in ("box", "hypercube"):  # optax wants bounds for every entry
             lower, upper = self.arguments if self.name == "box" else (0.0, *(self.arguments or (1.0,)))
             return jax.tree.map(lambda leaf: jnp.clip(leaf, lower, upper).astype(leaf.dtype), point)
+        import optax  # it takes long, and few problems need it
+
         nearest = getattr(optax.projections, f"projection_{self.name}")(point, *self.arguments)
         return jax.tree.map(lambda like, leaf: leaf.astype(like.dtype), point, nearest)
 

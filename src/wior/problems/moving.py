@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from wior import tree
 from wior.problems import carried
@@ -31,7 +30,10 @@ class Optimizer(Protocol):
 
 
 def is_optimizer(value: Any) -> bool:
-    return isinstance(value, optax.GradientTransformation)
+    # by its form: whoever has one has imported optax, which takes long, and nobody else needs it
+    return (
+        isinstance(value, tuple) and callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
+    )
 
 
 def state_name(variable: str) -> str:
@@ -91,7 +93,7 @@ class Mover:
             updates = tree.scaled(self.scale, updates)
         new = _written(state, new, index, None)
         carried.put(name, new if self.moves is True else tree.where(self.moves, new, state))
-        return optax.apply_updates(here, updates)
+        return jax.tree.map(lambda value, update: jnp.asarray(value + update, value.dtype), here, updates)
 
     def _constrained(self, moved: Tree) -> Tree:
         constraint = self.constraints.get(self.variable)
