@@ -186,7 +186,7 @@ ABLATION: dict[str, Callable[[Labeled, np.ndarray, float], Any]] = {
     "and neighbors (fast)": ours(effort="fast"),
     "closed forms and a network under forward correction": with_learners("forward"),
     "closed forms and a bilevel noise model": with_learners("bilevel"),
-    "forward correction, neighbors, taught (the default)": ours(),
+    "forward correction and neighbors (the default)": ours(),
     "all of them (thorough)": ours(effort="thorough"),
     "bilevel noise model alone": ours(weighting="noise"),
     "the same without second opinion": ours(weighting="noise", rounds=0),

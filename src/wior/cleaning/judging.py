@@ -131,8 +131,8 @@ def _with_further(
         if pupil is None or not rows.known.any():
             continue
         if name == "taught":
-            if network is not None and learner is None:
-                continue  # verified rows judge it too kindly, so it only follows a network that they can judge
+            if isinstance(pupil, TaughtNetwork):
+                continue  # verified rows have taught what teaches it, and would judge it too kindly
             parts = of_taught(pupil, rows, _memberships(together, rows), how.seed + 100 * number, notify)
         elif network is None:
             continue

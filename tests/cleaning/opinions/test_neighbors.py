@@ -1,4 +1,4 @@
-"""The nearest rows of other parts, found by looking at all of them."""
+"""The nearest rows, found by looking at all of them."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,17 @@ SCALING = Scaling.of(ROWS.features, None, 0)
 POSTERIOR = np.exp(log_probabilities(ROWS, seed=4))
 
 
-def test_a_row_is_what_the_nearest_rows_of_other_parts_are(monkeypatch):
+def test_a_row_is_what_the_nearest_rows_of_other_parts_are_and_a_verified_one_what_those_of_its_own_are(monkeypatch):
     monkeypatch.setattr(neighbors, "ROWS_AT_ONCE", 7)
     found = of_neighbors(ROWS, SCALING, POSTERIOR, 0)
     scaled = SCALING(ROWS.features)
     for row in range(len(ROWS.given)):
         distances = ((scaled - scaled[row]) ** 2).sum(1)
-        distances[ROWS.parts == ROWS.parts[row]] = np.inf
-        sums = POSTERIOR[np.argsort(distances)[:NEAREST]].sum(0) + DOUBT
+        own = ROWS.parts == ROWS.parts[row]
+        distances[~own if ROWS.known[row] else own] = np.inf
+        distances[row] = np.inf
+        order = np.argsort(distances)[:NEAREST]
+        sums = POSTERIOR[order[np.isfinite(distances[order])]].sum(0) + DOUBT
         np.testing.assert_allclose(np.exp(found[row]), sums / sums.sum(), rtol=1e-4)
 
 
@@ -34,7 +37,8 @@ def test_of_many_rows_some_are_looked_among_and_the_seed_says_which(monkeypatch)
 
 @pytest.mark.parametrize("count", [3, 12])
 def test_fewer_rows_than_neighbors_are_all_neighbors(count):
-    few = ROWS.some(np.concatenate([np.flatnonzero(ROWS.parts == 0)[:1], np.flatnonzero(ROWS.parts == 1)[:count]]))
+    unknown = lambda part: np.flatnonzero((ROWS.parts == part) & ~ROWS.known)
+    few = ROWS.some(np.concatenate([unknown(0)[:1], unknown(1)[:count]]))
     posterior = np.exp(log_probabilities(few))
     sums = posterior[1:].sum(0) + DOUBT
     np.testing.assert_allclose(np.exp(of_neighbors(few, SCALING, posterior, 0))[0], sums / sums.sum(), rtol=1e-5)

@@ -1,4 +1,8 @@
-"""What the nearest rows are: the mean of their posteriors. A row is judged by rows of other parts."""
+"""What the nearest rows are: the mean of their posteriors.
+
+A row is judged by rows of other parts. A verified row is judged by rows of its own part, whose models have not learned
+from it: what is said of the others begins with its right label, and would give that away.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,20 @@ def of_neighbors(rows: Rows, scaling: Scaling, posterior: np.ndarray, seed: int)
     scaled = scaling(rows.features)
     found = np.empty((len(scaled), rows.classes), np.float32)
     rng = np.random.default_rng(seed)
-    for part in range(rows.count_of_parts):
-        here, others = np.flatnonzero(rows.parts == part), np.flatnonzero(rows.parts != part)
+
+    def judge(here: np.ndarray, others: np.ndarray) -> None:
         others = np.sort(rng.permutation(others)[:LOOKED_AMONG])
-        among, nearest = scaled[others], min(NEAREST, len(others))
-        lengths = (among**2).sum(1)
+        among, lengths = scaled[others], (scaled[others] ** 2).sum(1)
         for at in range(0, len(here), ROWS_AT_ONCE):
             places = here[at : at + ROWS_AT_ONCE]
             distances = lengths - 2 * scaled[places] @ among.T  # but for the length of the row itself
-            near = others[np.argpartition(distances, nearest - 1, 1)[:, :nearest]]
-            found[places] = posterior[near].sum(1) + DOUBT
+            distances[others == places[:, None]] = np.inf
+            near = np.argpartition(distances, min(NEAREST, len(others)) - 1, 1)[:, :NEAREST]
+            counts = np.isfinite(np.take_along_axis(distances, near, 1))
+            found[places] = (posterior[others[near]] * counts[:, :, None]).sum(1) + DOUBT
+
+    for part in range(rows.count_of_parts):
+        inside = rows.parts == part
+        judge(np.flatnonzero(inside & ~rows.known), np.flatnonzero(~inside))
+        judge(np.flatnonzero(inside & rows.known), np.flatnonzero(inside))
     return np.log(found / found.sum(1, keepdims=True))
