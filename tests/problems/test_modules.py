@@ -136,3 +136,20 @@ def test_sweeps_checkpoints_and_instruments(tmp_path):
     combined = lambda loss: lambda x, y, b: loss(x, {"linear": eqx.combine(y, rest)}, b)
     by_hand = wior.Bilevel(combined(outer), combined(ridge), ROWS, ROWS)
     np.testing.assert_allclose(gradient, wior.hypergradient(by_hand, jnp.zeros(()), arrays(linear)).gradient, rtol=1e-9)
+
+
+def test_a_run_with_a_module_continues_from_its_state(tmp_path):
+    options = {"batch_size": 8, "order": "herding"}
+    whole = wior.solve(PROBLEM, METHOD, jnp.zeros(()), mlp(), steps=7, **options)
+    first = wior.solve(PROBLEM, METHOD, jnp.zeros(()), mlp(), steps=3, **options)
+    for again in (
+        wior.solve(PROBLEM, METHOD, state=first.state, steps=4, **options),
+        wior.solve(PROBLEM, METHOD, first.x, first.y, state=first.state, steps=4, **options),
+    ):
+        same(again.y, whole.y)
+        assert again.y.activation is whole.y.activation
+    first.save(tmp_path / "run")
+    loaded = wior.load(tmp_path / "run")
+    same(wior.solve(PROBLEM, METHOD, first.x, first.y, state=loaded.state, steps=4, **options).y, whole.y)
+    with pytest.raises(ValueError, match=r"^y0 is not the y of state"):
+        wior.solve(PROBLEM, METHOD, first.x, mlp(1), state=first.state, steps=4, **options)

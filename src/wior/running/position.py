@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from wior.devices.layout import place
+from wior.problems.modules import parted, whole
 from wior.running.plan import Plan
 from wior.saving.checkpoint import describe_tree
 
@@ -36,6 +37,7 @@ class Position:
     seconds: float
     calls: Mapping[str, float]
     memories: tuple[Any, ...] = dataclasses.field(repr=False)  # of orders that learn, as a list of arrays
+    rests: tuple[Any, Any] = dataclasses.field(default=(None, None), repr=False)  # what x and y hold beside arrays
 
 
 class _Stands:
@@ -92,18 +94,21 @@ def begin_at(x0: Tree, y0: Tree, state: Any) -> tuple[Tree, Tree]:
         if missing:
             raise TypeError(f"{' and '.join(missing)} must be given: arrays, or trees of arrays, to start from")
         return x0, y0
-    position_of(state)
-    for name, given, there in (("x0", x0, state.x), ("y0", y0, state.y)):
+    rests = position_of(state).rests
+    starts = []
+    for name, given, there, rest in (("x0", x0, state.x, rests[0]), ("y0", y0, state.y, rests[1])):
         if given is not None:
-            _demand_equal(name, given, there)
-    return state.x, state.y
+            _demand_equal(name, parted(name, given)[0], there)
+        starts.append(whole(there, rest) if given is None else given)
+    return starts[0], starts[1]
 
 
 def _demand_equal(name: str, given: Tree, there: Tree) -> None:
     """Refuses an x0 or y0 that is not the one of the state."""
     if given is there:  # of many processes, none can compare what it has not
         return
-    if str(jax.tree.structure(given)) == str(jax.tree.structure(there)):
+    alike = [str(jax.tree.structure(one)) for one in (given, there)]
+    if alike[0] == alike[1] or hasattr(there, "_fields"):  # a class that was loaded is a named tuple
         pairs = zip(jax.tree.leaves(given), jax.tree.leaves(there), strict=True)
         if all(np.shape(a) == np.shape(b) and np.array_equal(a, b, equal_nan=True) for a, b in pairs):
             return

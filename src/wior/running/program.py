@@ -106,6 +106,7 @@ class OneRun:
             seconds=float(done.seconds),
             calls={name: np.asarray(number).item() for name, number in done.calls.items()},
             memories=tuple(jax.tree.leaves(done.carry[1:])),
+            rests=(self.setup.view.x, self.setup.view.y),
         )
 
     def close(self) -> None:

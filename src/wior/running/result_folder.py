@@ -30,11 +30,20 @@ def save(result: Result, folder: str | Path) -> None:
     written = Written()
     about: dict[str, Any] = {"made_by": MADE_BY, "format": FORMAT, "version": __version__}
     about |= {name: getattr(result, name) for name in NUMBERS}
-    about["x"], about["y"] = written.tree("x", result.x), written.tree("y", result.y)
     stands = position.position_of(result.state)
+    # of a module the arrays alone: functions cannot be written
+    x, y = (
+        arrays if rest is not None else given
+        for given, arrays, rest in zip(
+            (result.x, result.y), (result.state.x, result.state.y), stands.rests, strict=True
+        )
+    )
+    about["x"], about["y"] = written.tree("x", x), written.tree("y", y)
     about["state"] = written.tree("state", result.state)
     about["history"] = {name: written.tree(f"history.{name}", values) for name, values in result.history.items()}
-    about["position"] = dataclasses.asdict(stands) | {"memories": written.tree("memories", stands.memories)}
+    bare = dataclasses.asdict(dataclasses.replace(stands, rests=(None, None)))
+    about["position"] = bare | {"memories": written.tree("memories", stands.memories)}
+    del about["position"]["rests"]
     about["checksum"] = _checksum(about)
     with whole_folder(Path(folder), _is_ours) as unfinished:
         write_arrays(unfinished / ARRAYS, written.arrays)
@@ -45,8 +54,9 @@ def load(folder: str | Path) -> Result:
     """The result that `result.save(folder)` wrote; the problem is not needed.
 
     Nothing is unpickled. Arrays are numpy's, in the types that they had. Dictionaries, lists, tuples and `PerExample`
-    leaves come back as they were, other classes as named tuples with the same parts. The state continues the run as
-    that of the result does.
+    leaves come back as they were, other classes as named tuples with the same parts; of a module that holds functions
+    too, the arrays. The state continues the run as that of the result does; where x or y was such a module, give it as
+    x0 or y0 with the arrays of the result.
 
     Parameters
     ----------
