@@ -27,6 +27,7 @@ def made_up(power, seeds=12, start=1e3, height=1e2):
     for i, eta in enumerate(ETAS):
         steps = rates.STEPS_BETWEEN_RECORDS * np.arange(int(60 / eta / rates.STEPS_BETWEEN_RECORDS))
         arrays[f"squared_{i}"] = start * np.exp(-eta * steps) + factors[i] * height * eta**power
+        arrays[f"within_{i}"] = 3 * factors[i][:, 0] * height * eta ** min(power, 2)  # inside a pass none goes faster
         arrays[f"calls_{i}"] = CALLS_A_STEP * steps
     return arrays
 
@@ -79,7 +80,7 @@ def test_first_below_is_the_record_from_which_all_are():
 
 def test_calls_to_reach_on_curves_made_by_hand():
     squared = np.array([[16.0, 4, 9, 1, 1, 1, 1, 1, 1]])
-    run, one = rates.StepSizeRuns(0.01, squared, 10 * np.arange(9)), np.ones((1, 1))
+    run, one = rates.StepSizeRuns(0.01, squared, np.ones(1), 10 * np.arange(9)), np.ones((1, 1))
     epsilons = np.array([3.5, 3.0, 2.0, 1.5, 1.0])
     np.testing.assert_array_equal(rates.calls_to_reach(run, one, epsilons, "last"), [[10, 30, 30, 30, np.inf]])
     # areas under straight lines 10, 16.5, 21.5, 22.5, 23.5, ...; from the fifth on n + 18.5 after n stretches
@@ -97,6 +98,12 @@ def test_epsilons_at_which_the_grid_decides_are_left_out():
     np.testing.assert_array_equal(calls[kept], each.min(0)[kept])
     assert np.all(each.argmin(0)[kept] > 0)
     assert np.all(rates.EPSILONS[kept] ** 2 >= 2 * runs[-1].squared[:, -1].mean())
+
+
+def test_inside_of_passes_the_power_is_another_one():
+    runs, mixed = rates.curves(made_up(3)), rates.weights(12)
+    assert rates.fit_of(rates.step_size_slopes(runs, mixed)).value > 2.9
+    assert abs(rates.fit_of(rates.slopes_within(runs, mixed)).value - 2) < 0.1
 
 
 # verdicts

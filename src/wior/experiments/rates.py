@@ -2,8 +2,9 @@
 
 Closed-form bilevel problems, quadratic (h strongly convex) and with waves in f (h not convex), each with examples that
 have Hessians of their own and with examples that share them. Constant step sizes η, γ = ρ = 2η, batches of one example,
-every seed in one program, in float64. ‖∇h‖² is measured after every second epoch: inside a pass the iterates are
-elsewhere, and a pass of `FlipFlop` and its reverse are two.
+every seed in one program, in float64. ‖∇h‖² is measured after every second epoch, since a pass of `FlipFlop` and its
+reverse are two. Inside a pass the iterates are elsewhere, and further away: at the end of a run it is also measured
+after each step of two more epochs, and both are reported.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +87,7 @@ class StepSizeRuns(NamedTuple):
 
     eta: float
     squared: np.ndarray  # ‖∇h‖² (seeds, records)
+    within: np.ndarray  # (seeds,), its mean over all steps of two epochs at the end
     calls: np.ndarray  # (records,), all four kinds, in examples
 
 
@@ -227,30 +231,48 @@ def _runs(
 ) -> Arrays:
     arrays: Arrays = {"etas": etas}
     done, curvatures = 0, []
-    for i, eta in enumerate(map(float, etas)):
-        result = sweep(
-            task.problem,
-            WiORBO(outer_lr=eta, inner_lr=FASTER * eta, adjoint_lr=FASTER * eta),
-            jnp.full(SIZES["p"], START),
-            jnp.zeros(SIZES["d"]),
-            grid={},
-            seeds=seeds,
-            order=order,
-            batch_size=1,
-            steps=steps_of(eta),
-            metrics=metrics,
-            record_every=STEPS_BETWEEN_RECORDS,
-            checkpoint=checkpoint and _of_step_size(checkpoint, i),
-            progress=functools.partial(_further, progress, done),
-        )
-        done += result.steps
-        arrays[f"squared_{i}"] = result.history["squared"][0]
-        kinds = [name for name in oracle.CALLS if name != "backward_passes"]
-        arrays[f"calls_{i}"] = sum(result.history[name][0, 0] for name in kinds)
-        curvature = result.history["curvature"][0]
-        curvatures.append((curvature.min(), curvature[:, -1].min()))
+    with tempfile.TemporaryDirectory() as own:
+        folder = Checkpoint(own) if checkpoint is None else checkpoint
+        for i, eta in enumerate(map(float, etas)):
+            run = functools.partial(
+                sweep,
+                task.problem,
+                WiORBO(outer_lr=eta, inner_lr=FASTER * eta, adjoint_lr=FASTER * eta),
+                jnp.full(SIZES["p"], START),
+                jnp.zeros(SIZES["d"]),
+                grid={},
+                seeds=seeds,
+                order=order,
+                batch_size=1,
+                metrics=metrics,
+                progress=functools.partial(_further, progress, done),
+            )
+            here = _of_step_size(folder, i)
+            result = run(steps=steps_of(eta), record_every=STEPS_BETWEEN_RECORDS, checkpoint=here)
+            done += result.steps
+            arrays[f"squared_{i}"] = result.history["squared"][0]
+            arrays[f"within_{i}"] = _within(run, result.steps, here)
+            kinds = [name for name in oracle.CALLS if name != "backward_passes"]
+            arrays[f"calls_{i}"] = sum(result.history[name][0, 0] for name in kinds)
+            curvature = result.history["curvature"][0]
+            curvatures.append((curvature.min(), curvature[:, -1].min()))
     arrays["curvature"] = np.array(curvatures)  # (step sizes, 2): the smallest on the way, and at the end
     return arrays
+
+
+def _within(run: Any, steps: int, there: Checkpoint) -> np.ndarray:
+    """The mean of ‖∇h‖² over the steps of two epochs after the end of a run, (seeds,)."""
+    further = Path(f"{there.folder}-within")
+    shutil.rmtree(further, ignore_errors=True)
+    shutil.copytree(there.folder, further)
+    longer = run(
+        steps=steps + STEPS_BETWEEN_RECORDS,
+        record_every=1,
+        checkpoint=dataclasses.replace(there, folder=further),
+        progress=False,
+    )
+    shutil.rmtree(further)
+    return longer.history["squared"][0][:, -STEPS_BETWEEN_RECORDS:].mean(1)
 
 
 def _of_step_size(checkpoint: Checkpoint, number: int) -> Checkpoint:
@@ -282,7 +304,8 @@ def _alphas(task: Task, order: Order, seeds: int) -> np.ndarray:
 
 def curves(arrays: Arrays) -> list[StepSizeRuns]:
     return [
-        StepSizeRuns(float(eta), arrays[f"squared_{i}"], arrays[f"calls_{i}"]) for i, eta in enumerate(arrays["etas"])
+        StepSizeRuns(float(eta), arrays[f"squared_{i}"], arrays[f"within_{i}"], arrays[f"calls_{i}"])
+        for i, eta in enumerate(arrays["etas"])
     ]
 
 
@@ -322,6 +345,11 @@ def step_size_slopes(runs: Sequence[StepSizeRuns], mixed: np.ndarray) -> np.ndar
     """The power of η with which the mean of ‖∇h‖² at the end falls, for every set of weights."""
     ends = np.stack([mixed @ one.squared[:, -1] for one in runs], 1)
     return slopes(np.log([one.eta for one in runs]), np.log(ends))
+
+
+def slopes_within(runs: Sequence[StepSizeRuns], mixed: np.ndarray) -> np.ndarray:
+    """The power of η with which the mean of ‖∇h‖² over all steps of a pass falls, for every set of weights."""
+    return slopes(np.log([one.eta for one in runs]), np.log(np.stack([mixed @ one.within for one in runs], 1)))
 
 
 def first_below(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -394,6 +422,8 @@ def summary(results: Mapping[str, Mapping[str, Arrays]]) -> dict[str, Any]:
                 "slope": _json(fit_of(step_size_slopes(runs, mixed))),
                 "slope_of_small_steps": _json(fit_of(step_size_slopes(runs[-SMALL_STEPS:], mixed))),
                 "ends": [float(one.squared[:, -1].mean()) for one in runs],
+                "slope_within": _json(fit_of(slopes_within(runs, mixed))),
+                "within": [float(one.within.mean()) for one in runs],
                 "curvature": [float(arrays["curvature"][:, 0].min()), float(arrays["curvature"][-1, 1])],
             }
             for criterion in CRITERIA:
@@ -485,8 +515,10 @@ def report(found: Mapping[str, Any]) -> str:
     """Tables in Markdown, from a `summary`."""
     largest, smallest = found["step_sizes"][0], found["step_sizes"][-1]
     parts = [
-        "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end goes to zero, for η from "
-        f"{largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest. Powers of 1/ε: of the fewest oracle calls "
+        "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end, which is the end of a pass, goes to "
+        f"zero, for η from {largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest; within: the same of its "
+        "mean over all steps of two epochs at the end, in the middle of which a permutation is further away. Powers of 1/ε: of the "
+        "fewest oracle calls "
         "(gradients of f and g, Jacobian and Hessian products, in examples) over the step sizes until the mean over "
         "seeds of ‖∇h‖² falls below ε² and stays there (last), and until its mean over the run so far does, the "
         "criterion of the paper's theorem (mean; followed past the end of a run as if ‖∇h‖² stayed as in its last "
@@ -501,8 +533,10 @@ def report(found: Mapping[str, Any]) -> str:
             "order",
             "slope",
             "smallest steps",
+            "slope within",
             f"at η = {largest:g}",
             f"at η = {smallest:g}",
+            f"within, at η = {smallest:g}",
             "1/ε, last",
             "1/ε, mean",
             "saved, last",
@@ -522,9 +556,10 @@ def report(found: Mapping[str, Any]) -> str:
         for name, row in orders.items():
             cells = [
                 name,
-                *(str(_fit(row[key])) for key in ("slope", "slope_of_small_steps")),
+                *(str(_fit(row[key])) for key in ("slope", "slope_of_small_steps", "slope_within")),
                 f"{row['ends'][0]:.1e}",
                 f"{row['ends'][-1]:.1e}",
+                f"{row['within'][-1]:.1e}",
                 *(str(_fit(row[criterion]["power"])) for criterion in CRITERIA),
                 *("" if name == "independent" else str(_fit(row[criterion]["saved"])) for criterion in CRITERIA),
                 "–" if row["last"]["epsilons"] is None else "{:.1e} to {:.1e}".format(*row["last"]["epsilons"]),
