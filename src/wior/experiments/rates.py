@@ -517,9 +517,8 @@ def report(found: Mapping[str, Any]) -> str:
     parts = [
         "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end, which is the end of a pass, goes to "
         f"zero, for η from {largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest; within: the same of its "
-        "mean over all steps of two epochs at the end, in the middle of which a permutation is further away. Powers of 1/ε: of the "
-        "fewest oracle calls "
-        "(gradients of f and g, Jacobian and Hessian products, in examples) over the step sizes until the mean over "
+        "mean over all steps of two epochs at the end, in the middle of which a permutation is further away. Powers of "
+        "1/ε: of the fewest oracle calls (gradients of f and g, Jacobian and Hessian products, in examples) over the step sizes until the mean over "
         "seeds of ‖∇h‖² falls below ε² and stays there (last), and until its mean over the run so far does, the "
         "criterion of the paper's theorem (mean; followed past the end of a run as if ‖∇h‖² stayed as in its last "
         f"quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε for which neither the largest of "
