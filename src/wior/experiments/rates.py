@@ -518,12 +518,12 @@ def report(found: Mapping[str, Any]) -> str:
         "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end, which is the end of a pass, goes to "
         f"zero, for η from {largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest; within: the same of its "
         "mean over all steps of two epochs at the end, in the middle of which a permutation is further away. Powers of "
-        "1/ε: of the fewest oracle calls (gradients of f and g, Jacobian and Hessian products, in examples) over the step sizes until the mean over "
-        "seeds of ‖∇h‖² falls below ε² and stays there (last), and until its mean over the run so far does, the "
-        "criterion of the paper's theorem (mean; followed past the end of a run as if ‖∇h‖² stayed as in its last "
-        f"quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε for which neither the largest of "
-        "them is the best nor a smaller one than all might be, so that every order has a range of its own (the one of "
-        "last is given). Far past the runs the mean has the power 2 + 2/slope by arithmetic. Calls: the fewest (last) "
+        "1/ε: of the fewest oracle calls (gradients of f and g, Jacobian and Hessian products, in examples) over the "
+        "step sizes until the mean over seeds of ‖∇h‖² falls below ε² and stays there (last), and until its mean over "
+        "the run so far does, the criterion of the paper's theorem (mean; followed past the end of a run as if "
+        f"‖∇h‖² stayed as in its last quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε "
+        "for which neither the largest of them is the best nor a smaller one than all might be, so that every order "
+        "has a range of its own (the one of last is given). Far past the runs the mean has the power 2 + 2/slope by arithmetic. Calls: the fewest (last) "
         "to the smallest ε of independent draws, with any of the step sizes. 95% bootstrap intervals over seeds. α: "
         "of ∇f, ∇g and the products with ∇²g, means over seeds.",
     ]
