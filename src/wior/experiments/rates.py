@@ -523,9 +523,9 @@ def report(found: Mapping[str, Any]) -> str:
         "the run so far does, the criterion of the paper's theorem (mean; followed past the end of a run as if "
         f"‖∇h‖² stayed as in its last quarter); step sizes up to {DENSE / STEPS_BETWEEN_RECORDS:.2g}, and only ε "
         "for which neither the largest of them is the best nor a smaller one than all might be, so that every order "
-        "has a range of its own (the one of last is given). Far past the runs the mean has the power 2 + 2/slope by arithmetic. Calls: the fewest (last) "
-        "to the smallest ε of independent draws, with any of the step sizes. 95% bootstrap intervals over seeds. α: "
-        "of ∇f, ∇g and the products with ∇²g, means over seeds.",
+        "has a range of its own (the one of last is given). Far past the runs the mean has the power 2 + 2/slope by "
+        "arithmetic. Calls: the fewest (last) to the smallest ε of independent draws, with any of the step sizes. 95% "
+        "bootstrap intervals over seeds. α: of ∇f, ∇g and the products with ∇²g, means over seeds.",
     ]
     for problem, orders in found["fits"].items():
         titles = [
