@@ -1,5 +1,6 @@
 """Results: printed, as a table, as a figure, in a folder."""
 
+import io
 import json
 import re
 import sys
@@ -93,6 +94,13 @@ def test_a_metric_that_falls_far_has_a_logarithmic_axis():
         "linear",
         "log" if np.ptp(np.log(result.history["b"])) > np.log(100) else "linear",
     ]
+
+
+def test_a_metric_that_grows_to_the_end_of_float64_is_drawn():
+    metrics = lambda x, y: {"huge": jnp.where(x["dense"][0] == runs.start()[0]["dense"][0], 1.0, 1e307)}
+    result = runs.solve(metrics=metrics)
+    assert result.history["huge"].max() == 1e307
+    result.plot().savefig(io.BytesIO())  # matplotlib itself raises an OverflowError
 
 
 def test_what_cannot_be_plotted():
