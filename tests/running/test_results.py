@@ -177,6 +177,8 @@ def changed(text):
             lambda data: data.replace(b"wior result", b"somebody"),
             "it is 'somebody' of format 1, not 'wior result' of 1",
         ),
+        ("result.json", lambda data: b'{"made_by": "wior result"}', "cannot be read: it has no 'format'"),
+        ("result.json", lambda data: b"[" * 100_000, "cannot be read: maximum recursion depth exceeded"),
         ("arrays.npz", lambda data: data[: len(data) // 2], "cannot be read"),
         ("arrays.npz", lambda data: data.replace(data[300:302], b"\x01\x02"), "cannot be read"),
     ],
@@ -189,6 +191,14 @@ def test_a_damaged_folder_is_an_error_in_one_line(tmp_path, file, change, messag
         wior.load(tmp_path / "run")
     assert str(tmp_path / "run") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_arrays_of_another_result_are_an_error(tmp_path):
+    for seed in (0, 1):
+        runs.solve(seed=seed).save(tmp_path / f"{seed}")
+    (tmp_path / "1" / "arrays.npz").replace(tmp_path / "0" / "arrays.npz")
+    with pytest.raises(ValueError, match=r"cannot be read: arrays\.npz is that of another result"):
+        wior.load(tmp_path / "0")
 
 
 def test_a_save_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
