@@ -55,7 +55,7 @@ def test_the_largest_may_be_the_best_and_tuning_may_be_shorter():
     ).final("first")[:, 0]  # fmt: skip
     np.testing.assert_allclose([one["first"] for one in found.rows[0]["grid"]], short, rtol=1e-12)
     assert "the largest is the best" in found.protocol
-    assert found.protocol.endswith("Each was tuned over 4 settings with seeds 7.")
+    assert found.protocol.endswith("Each was tuned over 4 settings with seed 7.")
 
 
 def test_the_table_is_printed():

@@ -212,3 +212,10 @@ def test_a_save_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
         runs.solve().save(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert wior.load(tmp_path / "run").steps == 20
+
+
+def test_a_folder_must_be_a_path():
+    with pytest.raises(TypeError, match="folder must be a path, got None of type NoneType"):
+        runs.solve().save(None)
+    with pytest.raises(TypeError, match="folder must be the path of a saved result, got 3 of type int"):
+        wior.load(3)

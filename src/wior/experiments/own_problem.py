@@ -273,9 +273,9 @@ def _comparison(task: Task, entrants: Sequence[Entrant], outcomes: Sequence[Outc
     rows = [{"method": parts[row["label"]][0], "order": parts[row["label"]][1], **row} for row in ranked]
     end = "largest" if task.measures[task.judged_by].largest else "smallest"
     protocol = (
-        f"Ranked by {task.judged_by}, the {end} is the best: mean ± standard deviation over seeds "
-        f"{_listed(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over "
-        f"{len(outcomes[0].settings)} settings with seeds {_listed(how.tuning_seeds)}."
+        f"Ranked by {task.judged_by}, the {end} is the best: mean ± standard deviation over "
+        f"{_seeds(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over "
+        f"{len(outcomes[0].settings)} settings with {_seeds(how.tuning_seeds)}."
     )
     return Comparison(rows, task.judged_by, end == "largest", protocol, [by_label[row["label"]] for row in ranked])
 
@@ -329,7 +329,7 @@ def _contest(
     """Each method under all orders, with its grid; all of as many settings."""
     if isinstance(methods, (type, Algorithm)) or not isinstance(methods, Sequence) or not methods:
         raise TypeError(f"methods must be a list of methods, such as [wior.WiORBO]; got {methods!r}")
-    found, counts = [], {}
+    found, counts = [], dict[str, int]()
     for method in methods:
         kind, fixed = _kind(method)
         name = _unlike(kind.__name__ + _own(kind, fixed), counts, fixed)
@@ -415,6 +415,10 @@ def _edge(row: Mapping[str, Any]) -> str:
 
 def _listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds[:-1])) + f" and {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}"
 
 
 def _is_ours(folder: Path) -> bool:

@@ -29,6 +29,8 @@ NUMBERS = ("steps", "steps_per_epoch", "stopped_by", "compile_seconds", "metric_
 
 def save(result: Result, folder: str | Path) -> None:
     """Writes a result; one that lies there is replaced, anything else is left as it is."""
+    if not isinstance(folder, (str, Path)):
+        raise TypeError(f"folder must be a path, got {folder!r:.80} of type {type(folder).__name__}")
     written = Written()
     about: dict[str, Any] = {"made_by": MADE_BY, "format": FORMAT, "version": __version__}
     about |= {name: getattr(result, name) for name in NUMBERS}
@@ -76,6 +78,10 @@ def load(folder: str | Path) -> Result:
     >>> bool(found.x == result.x), found.steps, found.state._fields
     (True, 4, ('x', 'y'))
     """
+    if not isinstance(folder, (str, Path)):
+        raise TypeError(
+            f"folder must be the path of a saved result, got {folder!r:.80} of type {type(folder).__name__}"
+        )
     place = Path(folder)
     if not (place / RESULT).is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no result: it has no {RESULT}; result.save(folder) writes one")
@@ -113,7 +119,7 @@ def _checksum_of(arrays: dict[str, np.ndarray]) -> int:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         found = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode(), found)
-        found = zlib.crc32(array.reshape(-1).view(np.uint8), found)
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
     return found
 
 
