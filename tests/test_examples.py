@@ -111,3 +111,15 @@ def test_learned_learning_rates_follow_the_scales_of_the_columns(printed):
     assert small > 10 * middle > 50 * large
     learned, first = numbers(printed, name, r"validation loss.*: ([\d.]+)")
     assert learned < 0.01 * first
+
+
+def test_robust_weights_learn_the_rare_digit(printed):
+    name = "robust_weights.py"
+    equal, robust = numbers(printed, name, r"right on ([\d.]+) of the rare digit, ([\d.]+) of the others")
+    assert equal[0] < 0.1
+    assert robust[0] > 0.4
+    assert robust[1] > equal[1]  # and nothing is lost on the others
+    ((rare, others),) = numbers(printed, name, r"weight ([\d.]+) of the rare digit, ([\d.]+) of the others")
+    assert rare > 3 * others
+    (away,) = numbers(printed, name, r"by ([\d.]+) of it")
+    assert away < 0.15

@@ -149,6 +149,9 @@ def metrics_arity(metrics: Any) -> None:
     arity("metrics", metrics, ("x", "y"))
 
 
+MOST_LENGTHS = 8  # that an error names
+
+
 def path_name(argument: str, path: Any) -> str:
     return argument + jax.tree_util.keystr(path)
 
@@ -182,7 +185,13 @@ def rows(name: str, data: Tree) -> int:
             )
         lengths[path_name(name, path)] = shape[0]
     if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{leaf} has {length}" for leaf, length in lengths.items())
+        listed = [f"{leaf} has {length}" for leaf, length in lengths.items()]
+        found = ", ".join(listed[:MOST_LENGTHS])
+        if len(listed) > MOST_LENGTHS:  # a list of examples
+            found += (
+                f" and so on for {len(listed)} arrays; a list of examples is wior.Streamed(examples), and where their "
+                "shapes differ wior.Streamed(examples, collate=...)"
+            )
         raise ValueError(f"the first axes of {name} must have one length, the number of examples: {found}")
     length = next(iter(lengths.values()))
     if length == 0:

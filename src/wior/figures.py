@@ -13,6 +13,9 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#40
 LINES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
 
 
+LARGEST = 1e100  # an axis that reaches the end of float64 cannot be drawn
+
+
 class Style(NamedTuple):
     color: str
     line: Any = "-"
@@ -45,11 +48,18 @@ def tidy(axis: Any) -> None:
     axis.margins(x=0.01)
 
 
+def drawable(values: np.ndarray) -> np.ndarray:
+    """The values without those of a run that diverged which no axis can show."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+
 def curve(axis: Any, along: np.ndarray, values: np.ndarray, style: Style, label: str, log: bool) -> None:
     """The mean over the first axis and one standard deviation around it."""
     with np.errstate(invalid="ignore", over="ignore"):  # of runs that diverged
         mean = values.mean(0)
         std = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+    mean, std = drawable(mean), drawable(std)
     axis.plot(along, mean, color=style.color, linestyle=style.line, linewidth=style.width, label=label)
     lowest = np.maximum(mean - std, mean / 10) if log else mean - std
     axis.fill_between(along, lowest, mean + std, color=style.color, alpha=0.15, linewidth=0)

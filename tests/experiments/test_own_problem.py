@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import optax
 import pytest
 
 import runs
@@ -54,7 +55,7 @@ def test_the_largest_may_be_the_best_and_tuning_may_be_shorter():
     ).final("first")[:, 0]  # fmt: skip
     np.testing.assert_allclose([one["first"] for one in found.rows[0]["grid"]], short, rtol=1e-12)
     assert "the largest is the best" in found.protocol
-    assert found.protocol.endswith("Each was tuned over 4 settings with seeds 7.")
+    assert found.protocol.endswith("Each was tuned over 4 settings with seed 7.")
 
 
 def test_the_table_is_printed():
@@ -207,3 +208,43 @@ def test_streamed_data_are_refused_with_the_reason():
         ValueError, match="the outer data are streamed, and every seed reads them in an order of its own"
     ):
         compare(problem=streamed)
+
+
+def test_what_diverges_to_the_end_of_float64_leaves_a_picture_of_the_others(tmp_path):
+    grid = {"WiORBO": GRID, "SOBA": {"outer_lr": [1e8, 1e9], "inner_lr": [1e8, 1e9]}}
+    found = compare(methods=[wior.WiORBO, wior.baselines.SOBA], grid=grid)
+    kept, lost = (one.history["size"] for one in found.outcomes)
+    lost[:] = np.geomspace(1.0, 1e307, lost.shape[1])
+    found.save(tmp_path / "comparison")  # draws it, and matplotlib cannot draw 1e300
+    low, high = found.plot().axes[1].get_ylim()
+    assert low < kept.min() < kept.max() < high < 2 * kept.max()
+
+
+def test_an_optimizer_and_a_schedule_are_kept_and_not_tuned():
+    adam, slow = wior.WiORBO(optax.adam(0.1), 1.0, 1.0), wior.WiORBO(optax.adam(1e-3), 1.0, 1.0)
+    falling = wior.WiORBO(lambda step: 0.1 / (1 + step), 1.0, 1.0)
+    names = ["WiORBO(outer_lr=optimizer)", "WiORBO(outer_lr=optimizer) 2", "WiORBO(outer_lr=schedule)"]
+    grid = {"outer_lr": [0.01], "inner_lr": [0.01, 0.05]}
+    found = compare(methods=[adam, slow, falling], grid={**dict.fromkeys(names, grid)})
+    rows = {row["method"]: row for row in found.rows}
+    assert set(rows) == set(names)
+    for name, method in zip(names, (adam, slow, falling), strict=True):
+        assert set(rows[name]["setting"]) == {"inner_lr", "adjoint_lr"}
+        by_hand = wior.sweep(
+            runs.problem(), method, *runs.start(), grid=[rows[name]["setting"]], seeds=3, batch_size=(3, 5), steps=30,
+            metrics=runs.metrics, order="random-reshuffling",
+        )  # fmt: skip
+        np.testing.assert_allclose(rows[name]["size"]["seeds"], by_hand.final("size")[0], rtol=1e-12)
+    every = wior.WiORBO(optax.adam(0.1), optax.sgd(0.05), 0.1)
+    assert compare(methods=[every], grid={"outer_lr": [1.0], "inner_lr": [0.05]}).rows[0]["setting"] == {
+        "adjoint_lr": 0.05
+    }
+    with pytest.raises(ValueError, match=re.escape("grid makes settings of unequal numbers (WiORBO 4, WiORBO(outer_")):
+        compare(methods=[wior.WiORBO, adam])
+
+
+def test_orders_are_judged_before_anything_runs():
+    with pytest.raises(ValueError, match="orders has herding twice"):
+        compare(orders=["herding", wior.orders.Herding()])
+    with pytest.raises(ValueError, match=re.escape("orders must be one value or a pair (outer, inner), got 3 values")):
+        compare(orders=["herding", ("herding",) * 3], steps=10**9)

@@ -194,3 +194,22 @@ def test_loggers_hear_how_a_run_ends(tmp_path):
     with pytest.raises(wior.NonFiniteError):
         runs.solve(loggers=[log], steps=400, algorithm=wior.WiORBO(1e9, 1e9, 1e9))
     assert log.told == ["callback", "error", "divergence"]
+
+
+def test_what_was_kept_is_not_lost_by_the_runs_after_it(log):
+    log.path.parent.mkdir()
+    log.path.write_text("mine")
+    for _ in range(3):
+        runs.solve(loggers=[log])
+    kept = sorted(path.name for path in log.path.parent.iterdir())
+    name = log.path.name
+    assert kept == [name, f"{name}.old", f"{name}.old2", f"{name}.old3"]
+    assert log.path.with_name(f"{name}.old").read_text() == "mine"
+
+
+def test_two_writers_of_one_file_are_refused(log, tmp_path):
+    same_file = type(log)(tmp_path / "logs" / ".." / "logs" / log.path.name)
+    for second in (log, same_file):
+        with pytest.raises(ValueError, match=re.escape(f"loggers has {log!r} twice, which would write every record")):
+            runs.solve(loggers=[log, second])
+    assert repr(log) == f"{type(log).__name__}({str(log.path)!r})"

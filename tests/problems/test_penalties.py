@@ -138,3 +138,28 @@ def test_what_is_wrong_names_its_argument(arguments, message):
     with pytest.raises((TypeError, ValueError)) as error:
         wior.penalized(*arguments)
     assert message in str(error.value)
+
+
+def test_a_problem_without_outer_data_has_constraints_of_y():
+    inner = lambda x, batch: x - jnp.mean(batch)
+    options = {"batch_size": 8, "steps": 2000}
+    method = wior.WiORComp(outer_lr=0.01, inner_lr=0.5, adjoint_lr=0.5)
+    problem = wior.Compositional(wior.penalized(lambda y: y**2, lambda y: 1 - y, 3.0), inner, None, np.arange(8.0))
+    result = wior.solve(problem, method, 0.0, 0.0, **options)
+    assert float(result.y) == pytest.approx(3 / 4)  # 2y = 6(1 − y)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "shown"),
+    [
+        (lambda x, y: None, "None"),
+        (lambda x, y: y <= 1, "values of type bool"),
+        (lambda x, y: {"a": y, "b": jnp.sum(y > 1)}, "values of type int"),
+    ],
+)
+def test_what_would_be_no_penalty_is_refused(constraints, shown):
+    problem = wior.Bilevel(wior.penalized(outer, constraints, 1.0), inner, DATA, DATA)
+    with pytest.raises(
+        TypeError, match=f"constraints must return numbers that should not be above .* it returned {shown}"
+    ):
+        wior.solve(problem, wior.WiORBO(0.1, 0.1, 0.1), jnp.zeros(3), jnp.zeros(3), steps=1)

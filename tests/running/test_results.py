@@ -1,5 +1,6 @@
 """Results: printed, as a table, as a figure, in a folder."""
 
+import io
 import json
 import re
 import sys
@@ -95,6 +96,13 @@ def test_a_metric_that_falls_far_has_a_logarithmic_axis():
     ]
 
 
+def test_a_metric_that_grows_to_the_end_of_float64_is_drawn():
+    metrics = lambda x, y: {"huge": jnp.where(x["dense"][0] == runs.start()[0]["dense"][0], 1.0, 1e307)}
+    result = runs.solve(metrics=metrics)
+    assert result.history["huge"].max() == 1e307
+    result.plot().savefig(io.BytesIO())  # matplotlib itself raises an OverflowError
+
+
 def test_what_cannot_be_plotted():
     with pytest.raises(ValueError, match=re.escape("against must be one of 'passes', 'seconds', 'steps'; got 'time'")):
         runs.solve().plot("time")
@@ -169,6 +177,8 @@ def changed(text):
             lambda data: data.replace(b"wior result", b"somebody"),
             "it is 'somebody' of format 1, not 'wior result' of 1",
         ),
+        ("result.json", lambda data: b'{"made_by": "wior result"}', "cannot be read: it has no 'format'"),
+        ("result.json", lambda data: b"[" * 100_000, "cannot be read: maximum recursion depth exceeded"),
         ("arrays.npz", lambda data: data[: len(data) // 2], "cannot be read"),
         ("arrays.npz", lambda data: data.replace(data[300:302], b"\x01\x02"), "cannot be read"),
     ],
@@ -183,6 +193,14 @@ def test_a_damaged_folder_is_an_error_in_one_line(tmp_path, file, change, messag
     assert "\n" not in str(caught.value)
 
 
+def test_the_arrays_of_another_result_are_an_error(tmp_path):
+    for seed in (0, 1):
+        runs.solve(seed=seed).save(tmp_path / f"{seed}")
+    (tmp_path / "1" / "arrays.npz").replace(tmp_path / "0" / "arrays.npz")
+    with pytest.raises(ValueError, match=r"cannot be read: arrays\.npz is that of another result"):
+        wior.load(tmp_path / "0")
+
+
 def test_a_save_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
     runs.solve(steps=20).save(tmp_path / "run")
 
@@ -194,3 +212,10 @@ def test_a_save_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
         runs.solve().save(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert wior.load(tmp_path / "run").steps == 20
+
+
+def test_a_folder_must_be_a_path():
+    with pytest.raises(TypeError, match="folder must be a path, got None of type NoneType"):
+        runs.solve().save(None)
+    with pytest.raises(TypeError, match="folder must be the path of a saved result, got 3 of type int"):
+        wior.load(3)

@@ -12,6 +12,7 @@ from PIL import Image
 import runs
 import wior
 from streamed import Rows, assert_same_run, same
+from wior.streaming import sources
 
 LENGTHS = [1, 3, 2, 5, 4, 2, 3, 1, 5, 2, 4]
 UNEQUAL = [np.arange(1.0, 1 + length) * (1 + i) for i, length in enumerate(LENGTHS)]
@@ -172,6 +173,8 @@ def longest(rows):
         (UNEQUAL, longest, "source: row 1 is float64[3], and row 0 is float64[1]; collate must give every row one shape: pad to a length of your own"),
         (UNEQUAL, lambda rows: padded(rows)["row"].sum(0), "source: collate must return arrays with one row for each row of the list that it is given; for 1 of them it returned the shape (5,)"),
         (UNEQUAL, lambda rows: padded(rows)["row"] / len(rows), "source: collate must treat each row by itself, since rows are read many at a time; row 0 in a list of its own differs from row 0 among 4"),
+        (UNEQUAL, lambda rows: {}[0], "source: collate failed on a list of 1 (KeyError: 0)"),
+        (UNEQUAL, lambda rows: None, "source: row 0 has no arrays in what collate made of it"),
         ([1.0, 2], None, "source: row 1 is int64[], and row 0 is float64[]"),
         ([{"a": 1.0}, {"b": 1.0}], None, "source: row 1 is {b: float64[]}, and row 0 is {a: float64[]}"),
         ([(), ()], None, "source: row 0 has no arrays: ()"),
@@ -184,6 +187,28 @@ def test_rows_that_make_no_arrays_are_refused_when_the_source_is_marked(source, 
     with pytest.raises((TypeError, ValueError)) as error:
         wior.Streamed(source, collate=collate)
     assert message in str(error.value)
+
+
+def test_a_list_of_unequal_rows_that_is_not_marked_is_told_how():
+    with pytest.raises(ValueError, match="must have one length") as error:
+        wior.Bilevel(loss, loss, 1000 * UNEQUAL, UNEQUAL)
+    assert str(error.value).endswith(
+        "outer_data[7] has 1 and so on for 11000 arrays; a list of examples is wior.Streamed(examples), and where their "
+        "shapes differ wior.Streamed(examples, collate=...)"
+    )
+
+
+def test_an_error_of_many_lines_is_one_line():
+    class Broken(ByNumber):
+        def __getitem__(self, number):
+            if number == 5:
+                raise OSError("the disk\nis away")
+            return super().__getitem__(number)
+
+    problem = wior.Minimax(lambda x, y, batch: jnp.mean((x - batch) ** 2 - y**2), Broken(np.arange(8.0)))
+    with pytest.raises(sources.SourceError) as error:
+        wior.solve(problem, wior.WiORMinimax(0.1, 0.1), 0.0, 0.0, batch_size=4, steps=4)
+    assert str(error.value).endswith("reading row 5 failed (OSError: the disk is away)")
 
 
 def test_collate_must_be_a_function():

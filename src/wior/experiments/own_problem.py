@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from wior.experiments import comparison
 from wior.experiments.comparison import Entrant, How, Outcome
 from wior.orders import BY_NAME, Order, named
 from wior.problems import Problem
-from wior.running.arguments import Orders, demand_algorithm, posed_for
+from wior.running.arguments import Orders, both, demand_algorithm, posed_for
 from wior.running.measuring import Metrics, metric_names
 from wior.running.progress import pieces
 from wior.running.showing import frame, setting, varies_widely
@@ -118,11 +119,14 @@ class Comparison:
         ends, curves = figure.subplots(1, 2)
         labels = [one.label for one in self.outcomes]
         looks = figures.styles(labels)
-        values = np.concatenate([one.history[self.metric].ravel() for one in self.outcomes])
-        log = varies_widely(values.astype(float))
+        lasting = [one for one, row in zip(self.outcomes, self.rows, strict=True) if row["setting"] is not None]
+        shown = [one.history[self.metric].ravel() for one in lasting or self.outcomes]
+        values = figures.drawable(np.concatenate(shown).astype(float))
+        values = values[np.isfinite(values)]
+        log = varies_widely(values)
         for place, one in enumerate(self.outcomes):
             found = self.rows[place][self.metric]
-            if found["mean"] is not None:
+            if found["mean"] is not None and abs(found["mean"]) < figures.LARGEST:
                 mean, std, color = found["mean"], found["std"] or 0.0, looks[one.label].color
                 below = min(std, 0.9 * mean) if log else std
                 ends.errorbar(mean, place, xerr=[[below], [std]], fmt="o", ms=DOTS, capsize=3, color=color)
@@ -132,6 +136,9 @@ class Comparison:
         ends.set(yticks=range(len(labels)), yticklabels=labels, xlabel=f"{self.metric} at the end", xscale=scale)
         ends.invert_yaxis()
         curves.set(xlabel="oracle calls, in examples", ylabel=self.metric, yscale=scale)
+        if 0 < len(lasting) < len(self.outcomes):  # what diverged leaves the picture
+            spread = (values.min() / 1.5, values.max() * 1.5) if log else figures.limits([values], 0.0)
+            curves.set_ylim(*spread)
         for axis in (ends, curves):
             figures.tidy(axis)
         ends.margins(x=0.1)
@@ -184,14 +191,14 @@ def compare(
     problem, x0, y0
         As in `wior.solve`. Streamed data cannot be compared, since they cannot be swept.
     methods
-        Methods: classes, such as `wior.WiORBO`, or ones with hyper-parameters of yours, of which those that are not
-        step sizes are kept.
+        Methods: classes, such as `wior.WiORBO`, or ones with hyper-parameters of yours. Of these the step sizes that
+        are numbers are tuned; all else is kept, also an optimizer of optax or a schedule in place of a step size.
     orders
         Orders, or their names, or pairs (outer, inner).
     grid
         The values of `outer_lr` and `inner_lr` to try, in all combinations. Other step sizes of a method follow
-        `inner_lr`, or `adjoint_lr` where the grid has it. Or such a grid for each method, by the name of its class;
-        all must make the same number of settings.
+        `inner_lr`, or `adjoint_lr` where the grid has it. Or such a grid for each method, by the name of its class
+        or the one that it has in the table; all must make the same number of settings.
     metrics
         As in `wior.solve`.
     metric
@@ -266,9 +273,9 @@ def _comparison(task: Task, entrants: Sequence[Entrant], outcomes: Sequence[Outc
     rows = [{"method": parts[row["label"]][0], "order": parts[row["label"]][1], **row} for row in ranked]
     end = "largest" if task.measures[task.judged_by].largest else "smallest"
     protocol = (
-        f"Ranked by {task.judged_by}, the {end} is the best: mean ± standard deviation over seeds "
-        f"{_listed(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over "
-        f"{len(outcomes[0].settings)} settings with seeds {_listed(how.tuning_seeds)}."
+        f"Ranked by {task.judged_by}, the {end} is the best: mean ± standard deviation over "
+        f"{_seeds(how.each_seed)} after {task.steps} steps in batches of {task.batch_size}. Each was tuned over "
+        f"{len(outcomes[0].settings)} settings with {_seeds(how.tuning_seeds)}."
     )
     return Comparison(rows, task.judged_by, end == "largest", protocol, [by_label[row["label"]] for row in ranked])
 
@@ -305,7 +312,10 @@ def _orders(orders: Any) -> dict[str, Any]:
     found = {}
     for one in orders:
         pair = tuple(named("orders", part) for part in (one if isinstance(one, tuple) else (one,)))
-        found[" / ".join(map(_name, pair))] = pair if isinstance(one, tuple) else pair[0]
+        name = " / ".join(map(_name, pair))
+        if name in found:
+            raise ValueError(f"orders has {name} twice")
+        found[name] = pair if isinstance(one, tuple) else pair[0]
     return found
 
 
@@ -319,16 +329,16 @@ def _contest(
     """Each method under all orders, with its grid; all of as many settings."""
     if isinstance(methods, (type, Algorithm)) or not isinstance(methods, Sequence) or not methods:
         raise TypeError(f"methods must be a list of methods, such as [wior.WiORBO]; got {methods!r}")
-    found, counts = [], {}
+    found, counts = [], dict[str, int]()
     for method in methods:
         kind, fixed = _kind(method)
-        name = kind.__name__ + _own(kind, fixed)
-        own = _grid(grid, kind)
+        name = _unlike(kind.__name__ + _own(kind, fixed), counts, fixed)
+        own = _grid(grid, kind, name)
         entrants = [Entrant(f"{name}, {order}", kind, value, fixed) for order, value in orders.items()]
         settings = entrants[0].settings(own)
         posed_for(problem, entrants[0].algorithm(settings[0]))
-        if name in counts:
-            raise ValueError(f"methods has {name} twice")
+        for order in orders.values():
+            both("orders", order, problem, lambda _, one: one)
         counts[name] = len(settings)
         found.append((own, entrants))
     if len(set(counts.values())) > 1:
@@ -341,30 +351,50 @@ def _contest(
 
 
 def _kind(method: Any) -> tuple[type[Algorithm], dict[str, Any]]:
-    """The class of a method, and the hyper-parameters that are not tuned."""
+    """The class of a method, and the hyper-parameters that are not tuned: optimizers and schedules among them."""
     if isinstance(method, type) and issubclass(method, Algorithm):
         return method, {}
     demand_algorithm(method)
-    fields = (field.name for field in dataclasses.fields(method))
-    return type(method), {name: getattr(method, name) for name in fields if not name.endswith("_lr")}
+    given = {field.name: getattr(method, field.name) for field in dataclasses.fields(method)}
+    return type(method), {name: value for name, value in given.items() if not _is_tuned(name, value)}
+
+
+def _is_tuned(name: str, value: Any) -> bool:
+    return name.endswith("_lr") and _kind_of_step(value) is None
+
+
+def _kind_of_step(value: Any) -> str | None:
+    """What a step size is that is no number, in a word: the same one in every process, since saves have the name."""
+    return "optimizer" if hasattr(value, "update") else "schedule" if callable(value) else None
 
 
 def _own(kind: type[Algorithm], fixed: Mapping[str, Any]) -> str:
     """What tells a method with hyper-parameters of the user's from its class."""
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    given = {name: value for name, value in fixed.items() if value != defaults[name]}
-    return f"({setting(given).replace(', ', ' ')})" if given else ""
+    steps = {name: f"{name}={_kind_of_step(value)}" for name, value in fixed.items() if name.endswith("_lr")}
+    rest = {name: value for name, value in fixed.items() if name not in steps and value != defaults[name]}
+    shown = [*steps.values(), *(setting({name: value}) for name, value in rest.items())]
+    return f"({' '.join(shown).replace(', ', ' ')})" if shown else ""  # the order follows a comma
 
 
-def _grid(grid: Any, kind: type[Algorithm]) -> dict[str, tuple[float, ...]]:
+def _unlike(name: str, others: Collection[str], fixed: Mapping[str, Any]) -> str:
+    """The name of a method, with a number where optimizers or schedules of the same kind have it already."""
+    if name in others and not any(part.endswith("_lr") for part in fixed):
+        raise ValueError(f"methods has {name} twice")
+    again = (name if number == 1 else f"{name} {number}" for number in itertools.count(1))
+    return next(one for one in again if one not in others)
+
+
+def _grid(grid: Any, kind: type[Algorithm], name: str) -> dict[str, tuple[float, ...]]:
     """The values to try for one method."""
     if not isinstance(grid, Mapping) or not grid:
         raise TypeError(f"grid must map outer_lr and inner_lr to lists of values, got {grid!r}")
     where = "grid"
     if all(isinstance(value, Mapping) for value in grid.values()):
-        if kind.__name__ not in grid:
-            raise ValueError(f"grid has no values for {kind.__name__}; it has {', '.join(grid)}")
-        where, grid = f"grid[{kind.__name__!r}]", grid[kind.__name__]
+        name = name if name in grid else kind.__name__
+        if name not in grid:
+            raise ValueError(f"grid has no values for {name}; it has {', '.join(grid)}")
+        where, grid = f"grid[{name!r}]", grid[name]
     wanted = {"outer_lr", "inner_lr"}
     if not wanted <= grid.keys() <= wanted | {"adjoint_lr"}:
         raise ValueError(
@@ -385,6 +415,10 @@ def _edge(row: Mapping[str, Any]) -> str:
 
 def _listed(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds[:-1])) + f" and {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}"
 
 
 def _is_ours(folder: Path) -> bool:

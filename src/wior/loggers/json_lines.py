@@ -13,8 +13,9 @@ class JsonLines(LineFile):
     """Writes each record as a line of JSON; a number that is not finite becomes null.
 
     A line is appended whole or not at all. A run that resumes, from a checkpoint or by `state`, continues the file and
-    repeats no step; one that begins anew keeps the file of an earlier run beside it, with `.old` at its end. A full
-    disk is a warning: the run continues, and what was not written follows as soon as there is space.
+    repeats no step; one that begins anew keeps the file of an earlier run beside it, with `.old` at its end (or
+    `.old2`, ... where that is taken). A full disk is a warning: the run continues, and what was not written follows as
+    soon as there is space.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,9 @@ class LineFile(Logger):
         if self.path.is_dir():
             raise IsADirectoryError(f"path must be the path of a file; {str(path)!r} is a folder")
         self._waiting: list[bytes] = []  # lines that could not be written yet
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
 
     def header(self, columns: Sequence[str]) -> list[bytes]:
         """The lines before the records."""
@@ -48,9 +52,14 @@ class LineFile(Logger):
         if there == wanted and self.path.exists():
             return
         if there and not continues:  # another run's
-            os.replace(self.path, self.path.with_name(self.path.name + OLD))
+            os.replace(self.path, self._old())
         with whole(self.path) as unfinished:
             unfinished.write_bytes(wanted)
+
+    def _old(self) -> Path:
+        """The name of the earlier file, which no file has: what was kept once is not lost later."""
+        names = itertools.chain([OLD], (f"{OLD}{number}" for number in itertools.count(2)))
+        return next(place for name in names if not (place := self.path.with_name(self.path.name + name)).exists())
 
     def record(self, record: Record) -> None:
         self._waiting.append(self.line(record))

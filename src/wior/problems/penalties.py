@@ -36,7 +36,8 @@ class Penalized:
         """The loss of `arguments`, the variables and then the batch, with the penalty at the variables."""
         found = self.outer(*arguments, **more)
         loss, rest = (found[0], found[1:]) if isinstance(found, tuple) else (found, None)
-        values = jax.tree.leaves(self.constraints(*arguments[:-1]))
+        variables = arguments[:-1] or arguments  # outer(y) of a problem without outer data has no batch
+        values = _demand_numbers(self.constraints(*variables))
         above = sum(jnp.sum(jnp.maximum(value, 0) ** 2) for value in values)
         total = loss + jnp.asarray(self.weight * above, jnp.result_type(loss))
         return total if rest is None else (total, *rest)
@@ -54,6 +55,19 @@ class Penalized:
         """The loss with other leaves."""
         outer, constraints = (tree if one is None else one for one, tree in zip(fixed, children[:2], strict=True))
         return cls(outer, constraints, children[2])
+
+
+def _demand_numbers(found: Tree) -> list[Any]:
+    """The values of constraints; what would be no penalty at all is refused."""
+    values = jax.tree.leaves(found)
+    wrong = [value for value in values if not jnp.issubdtype(jnp.result_type(value), jnp.floating)]
+    if found is None or wrong:
+        shown = "None" if found is None else f"values of type {jnp.result_type(wrong[0])}"
+        raise TypeError(
+            f"constraints must return numbers that should not be above zero, such as y - 1 for y <= 1; it "
+            f"returned {shown}"
+        )
+    return values
 
 
 def penalized(outer: Callable[..., Any], constraints: Callable[..., Tree], weight: float) -> Penalized:

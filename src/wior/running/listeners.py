@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,3 +102,13 @@ def check_listeners(callback: Any, loggers: Any) -> None:
             raise TypeError(
                 f"loggers must be of wior.loggers, such as wior.loggers.JsonLines('log.jsonl'); got {one!r}"
             )
+    places = [_place(one) for one in loggers]
+    for place, one in zip(places, loggers, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f"loggers has {one!r} twice, which would write every record twice; give each its own path")
+
+
+def _place(logger: Logger) -> Any:
+    """Where a logger writes: a file has one writer."""
+    path = getattr(logger, "path", None)
+    return path.resolve() if isinstance(path, Path) else id(logger)

@@ -84,7 +84,8 @@ def position_of(state: Any) -> Position:
             f"state is a copy of the state of a result (by jax.tree.map or _replace), which does not say where the run "
             f"stands; give result.state itself, {AGAIN}"
         )
-    raise TypeError(f"state must be the .state of a Result, got {state!r:.80} of type {type(state).__name__}")
+    shown = " ".join(repr(state).split())[:80]
+    raise TypeError(f"state must be the .state of a Result, got {shown} of type {type(state).__name__}")
 
 
 def begin_at(x0: Tree, y0: Tree, state: Any) -> tuple[Tree, Tree]:

@@ -22,11 +22,15 @@ from wior.version import __version__
 RESULT, ARRAYS = "result.json", "arrays.npz"
 MADE_BY = "wior result"
 FORMAT = 1
+# what damaged files make json, numpy and zipfile raise: RuntimeError is an unknown compression, or JSON without end
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 NUMBERS = ("steps", "steps_per_epoch", "stopped_by", "compile_seconds", "metric_seconds")
 
 
 def save(result: Result, folder: str | Path) -> None:
     """Writes a result; one that lies there is replaced, anything else is left as it is."""
+    if not isinstance(folder, (str, Path)):
+        raise TypeError(f"folder must be a path, got {folder!r:.80} of type {type(folder).__name__}")
     written = Written()
     about: dict[str, Any] = {"made_by": MADE_BY, "format": FORMAT, "version": __version__}
     about |= {name: getattr(result, name) for name in NUMBERS}
@@ -44,6 +48,7 @@ def save(result: Result, folder: str | Path) -> None:
     bare = dataclasses.asdict(dataclasses.replace(stands, rests=(None, None)))
     about["position"] = bare | {"memories": written.tree("memories", stands.memories)}
     del about["position"]["rests"]
+    about["arrays"] = _checksum_of(written.arrays)
     about["checksum"] = _checksum(about)
     with whole_folder(Path(folder), _is_ours) as unfinished:
         write_arrays(unfinished / ARRAYS, written.arrays)
@@ -83,6 +88,10 @@ def load(folder: str | Path) -> Result:
     >>> bool(found.x == result.x), found.steps, found.state._fields
     (True, 4, ('x', 'y'))
     """
+    if not isinstance(folder, (str, Path)):
+        raise TypeError(
+            f"folder must be the path of a saved result, got {folder!r:.80} of type {type(folder).__name__}"
+        )
     place = Path(folder)
     if not (place / RESULT).is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no result: it has no {RESULT}; result.save(folder) writes one")
@@ -95,6 +104,8 @@ def load(folder: str | Path) -> Result:
         with (place / ARRAYS).open("rb") as file:
             saved = np.load(file, allow_pickle=False)
             arrays = {name: saved[name] for name in saved.files}
+        if about["arrays"] != _checksum_of(arrays):
+            raise ValueError(f"{ARRAYS} is that of another result")
         stands = Position(**about["position"] | {"memories": read(about["position"]["memories"], arrays)})
         return Result(
             x=read(about["x"], arrays),
@@ -103,13 +114,23 @@ def load(folder: str | Path) -> Result:
             history={name: read(values, arrays) for name, values in about["history"].items()},
             **{name: about[name] for name in NUMBERS},
         )
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         said = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        said = f"it has no {said}" if isinstance(error, KeyError) else said
         raise ValueError(f"the result in {str(folder)!r} cannot be read: {said}") from error
 
 
 def _checksum(about: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(about, sort_keys=True).encode())
+
+
+def _checksum_of(arrays: dict[str, np.ndarray]) -> int:
+    found = 0
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found = zlib.crc32(f"{name} {array.dtype.str} {array.shape}".encode(), found)
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
+    return found
 
 
 def _is_ours(folder: Path) -> bool:

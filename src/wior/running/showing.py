@@ -96,7 +96,7 @@ def plot(history: Mapping[str, np.ndarray], against: str) -> Any:
     figure = figures.new_figure(min(len(names), 3), -(-len(names) // 3))
     axes = np.ravel(figure.subplots(-(-len(names) // 3), min(len(names), 3), squeeze=False))
     for axis, name in zip(axes, names, strict=False):
-        values = np.asarray(history[name], float)
+        values = figures.drawable(np.asarray(history[name], float))
         axis.plot(history[column], values, color=figures.COLORS[0], linewidth=1.5)
         axis.set(xlabel=label, ylabel=name, yscale="log" if varies_widely(values) else "linear")
         figures.tidy(axis)

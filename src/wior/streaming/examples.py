@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from wior.streaming.readers import Unexpected, row_of
+from wior.streaming.readers import Unexpected, in_one_line, row_of
 
 Tree = Any
 Collate = Callable[[list[Any]], Tree]
@@ -30,7 +30,8 @@ class OfExamples:
             trees = [self._alone(number) for number in first]
             leaves = jax.tree_util.tree_leaves_with_path(trees[0])
             if not leaves:
-                raise Unexpected(f"row 0 has no arrays: {source[0]!r:.80}")
+                made = "" if collate is None else " in what collate made of it"
+                raise Unexpected(f"row 0 has no arrays{made}: {source[0]!r:.80}")
             self.row = jax.tree_util.tree_map_with_path(
                 lambda path, leaf: row_of(name + jax.tree_util.keystr(path), leaf.shape, leaf.dtype), trees[0]
             )
@@ -70,7 +71,7 @@ class OfExamples:
         try:
             return self.source[number]
         except Exception as error:
-            raise Unexpected(f"reading row {number} failed ({type(error).__name__}: {error})") from error
+            raise Unexpected(f"reading row {number} failed ({in_one_line(error)})") from error
 
     def _alone(self, number: int) -> Tree:
         """One row as a tree of arrays."""
@@ -80,12 +81,15 @@ class OfExamples:
         try:
             return as_arrays(given)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise Unexpected(f"row {number} is no tree of arrays ({type(error).__name__}: {error})") from error
+            raise Unexpected(f"row {number} is no tree of arrays ({in_one_line(error)})") from error
 
     def _together(self, rows: list[Any]) -> Tree:
         """Some rows as one tree of arrays with a first axis of rows."""
         assert self.collate is not None
-        found = as_arrays(self.collate(rows))
+        try:
+            found = as_arrays(self.collate(rows))
+        except Exception as error:
+            raise Unexpected(f"collate failed on a list of {len(rows)} ({in_one_line(error)})") from error
         for path, leaf in jax.tree_util.tree_leaves_with_path(found):
             if leaf.ndim == 0 or len(leaf) != len(rows):
                 raise Unexpected(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from wior.streaming.examples import Collate, OfExamples, as_arrays
-from wior.streaming.readers import OfArray, OfObject, OfTable
+from wior.streaming.readers import OfArray, OfObject, OfTable, in_one_line
 from wior.streaming.refused import demand_rows
 
 Tree = Any
@@ -85,7 +85,7 @@ def _of_object(name: str, source: Any) -> Any:
         if wrong or not shapes:
             first, why = None, f"returned the shape {wrong[0]} for two numbers" if wrong else "returned no arrays"
     except Exception as error:  # noqa: BLE001 - many objects take one number alone, and raise anything for others
-        first, why = None, f"raised {type(error).__name__}: {error}"
+        first, why = None, f"raised {in_one_line(error)}"
     try:
         rows = [source[int(number)] for number in numbers]
     except Exception as error:
@@ -93,8 +93,7 @@ def _of_object(name: str, source: Any) -> Any:
             return OfObject(name, source, first)
         raise TypeError(
             f"{name}, {type(source).__name__}, must take an array of row numbers, source[np.array([0])], or the number "
-            f"of one row, source[0], and return rows; the first {why}, and the second raised {type(error).__name__}: "
-            f"{error}"
+            f"of one row, source[0], and return rows; the first {why}, and the second raised {in_one_line(error)}"
         ) from error
     if first is not None and _are_rows(first, rows):
         return OfObject(name, source, first)

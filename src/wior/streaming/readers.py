@@ -15,6 +15,11 @@ class Unexpected(Exception):
     pass
 
 
+def in_one_line(error: Exception) -> str:
+    """An error of somebody else's code, whose message may have many lines."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
 class OfArray:
     """An array of numpy, in memory or mapped from a file."""
 

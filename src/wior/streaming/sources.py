@@ -20,7 +20,7 @@ import numpy as np
 from wior.streaming.examples import Collate
 from wior.streaming.memory import aligned
 from wior.streaming.opening import is_arrow, reader_of
-from wior.streaming.readers import OfArray, OfTable, Unexpected
+from wior.streaming.readers import OfArray, OfTable, Unexpected, in_one_line
 
 Tree = Any
 
@@ -148,8 +148,7 @@ class Streamed:
             raise SourceError(f"{where}: {wrong}") from None
         except Exception as error:
             raise SourceError(
-                f"{where}: {len(numbers)} rows were asked for, and reading them failed ({type(error).__name__}: "
-                f"{error})"
+                f"{where}: {len(numbers)} rows were asked for, and reading them failed ({in_one_line(error)})"
             ) from error
 
     def sample(self) -> Tree:
