@@ -272,3 +272,57 @@ def test_a_result_with_optimizers_is_saved_and_loaded(tmp_path):
     for one, other in zip(jax.tree.leaves(again.state), jax.tree.leaves(found.state), strict=True):
         np.testing.assert_array_equal(one, other)
     assert "optimizer" not in repr(found)
+
+
+def test_an_optimizer_that_wants_more_is_refused_before_anything_is_compiled():
+    with pytest.raises(TypeError, match=r"outer_lr is an optimizer of optax that cannot be used: .* raises TypeError"):
+        ran(wior.WiORBO, wior.WiORBO(optax.lbfgs(0.1), 0.1, 0.1))
+    summed = optax.GradientTransformation(lambda v: (), lambda g, s, v: (jax.tree.map(jnp.sum, g), s))
+    with pytest.raises(ValueError, match="the step of inner_lr, an optimizer of optax, must have the structure"):
+        ran(wior.WiORBO, wior.WiORBO(0.1, summed, 0.1))
+    growing = optax.GradientTransformation(lambda v: jnp.zeros(1), lambda g, s, v: (g, jnp.zeros(len(s) + 1)))
+    with pytest.raises(TypeError, match="adjoint_lr is an optimizer of optax whose state changes its structure"):
+        ran(wior.WiORBO, wior.WiORBO(0.1, 0.1, growing))
+
+
+def in_rows(optimizer, rows, steps=5):
+    weighted = lambda x, y, batch: jnp.mean(jnp.sum((y - x - batch) ** 2, 1))
+    outer = lambda x, y, batch: jnp.mean(jnp.sum((y - batch) ** 2, 1))
+    data = np.random.default_rng(0).normal(size=(12, 3))
+    problem = wior.Bilevel(outer, weighted, data, data[:8])
+    method = wior.WiORBO(optimizer, 0.1, 0.1)
+    return wior.solve(
+        problem, method, wior.PerExample(rows), jnp.zeros(3), batch_size=4, steps=steps, order="incremental"
+    )
+
+
+@pytest.mark.parametrize("optimizer", [optax.adafactor(0.1), optax.sm3(0.1)], ids=["adafactor", "sm3"])
+def test_an_optimizer_without_a_state_for_each_row_is_refused(optimizer):
+    with pytest.raises(TypeError, match=r"cannot move `PerExample` rows: of rows shaped \(8, 3\) it keeps"):
+        in_rows(optimizer, jnp.zeros((8, 3)))
+
+
+def test_a_mask_of_leaves_holds_for_rows_too():
+    start = jnp.ones((8, 3))
+    everything = lambda tree: jax.tree.map(lambda leaf: leaf.ndim == 2, tree)
+    found = in_rows(optax.masked(optax.adam(0.1), everything), start)
+    np.testing.assert_array_equal(found.x.rows, in_rows(optax.adam(0.1), start).x.rows)
+    nothing = lambda tree: jax.tree.map(lambda leaf: leaf.ndim > 2, tree)
+    masked = optax.chain(optax.masked(optax.adam(0.1), nothing), optax.sgd(0.1))
+    np.testing.assert_array_equal(in_rows(masked, start).x.rows, in_rows(optax.sgd(0.1), start).x.rows)
+
+
+def test_multi_steps_may_be_given_as_it_is():
+    several = optax.MultiSteps(optax.adam(0.1), 3)
+    found = ran(wior.WiORBO, wior.WiORBO(several, 0.1, 0.1))
+    expected = ran(wior.WiORBO, wior.WiORBO(several.gradient_transformation(), 0.1, 0.1))
+    np.testing.assert_array_equal(flat(found.x), flat(expected.x))
+
+
+def test_a_key_in_the_state_of_an_optimizer_is_saved(tmp_path):
+    noisy = optax.chain(optax.add_noise(0.1, 0.55, jax.random.key(3)), optax.sgd(0.1))
+    method = wior.WiORBO(noisy, 0.1, 0.1)
+    whole = ran(wior.WiORBO, method)
+    ran(wior.WiORBO, method, steps=3, checkpoint=tmp_path)
+    resumed = ran(wior.WiORBO, method, checkpoint=tmp_path)
+    np.testing.assert_array_equal(flat(resumed.x), flat(whole.x))

@@ -252,3 +252,33 @@ def test_check_runs_inside_of_the_constraints():
     report = wior.check(held, jnp.array(0.5), jnp.zeros(()), batch_size=8)
     assert report.ok
     assert report.step_sizes["outer_lr"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            lambda x: np.clip(x, 0.0, 1.0),
+            r"project_x asks for the values of its variable \(TracerArrayConversionError\)",
+        ),
+        (lambda x: x if x.sum() > 0 else -x, r"project_x asks for the values of its variable \(TracerBoolConversion"),
+    ],
+)
+def test_a_function_that_cannot_be_compiled_is_refused(rule, message):
+    problem = wior.Bilevel(
+        lambda x, y, b: jnp.mean((y - b) ** 2), lambda x, y, b: jnp.mean((y - x - b) ** 2), np.arange(8.0),
+        np.arange(8.0), project_x=rule,
+    )  # fmt: skip
+    with pytest.raises(TypeError, match=message):
+        wior.solve(problem, wior.WiORBO(0.1, 0.1, 0.1), jnp.zeros(()), jnp.zeros(()), batch_size=4, steps=2)
+
+
+def test_what_is_no_constraint():
+    with pytest.raises(TypeError, match=r"projection 'box' takes two numbers, got \(array"):
+        constraints.named("project_x", ("box", np.zeros(3), np.ones(3)))
+    with pytest.raises(TypeError, match=r"in a tuple with its numbers, of .* got \['box', 0, 1\]"):
+        constraints.named("project_x", ["box", 0, 1])
+    with pytest.raises(TypeError, match="project_x must be a function of the variable"):
+        constraints.named("project_x", constraints.Proximal)
+    with pytest.raises(TypeError, match=r"Proximal.function is called as Proximal.function\(variable, step_size\)"):
+        constraints.Proximal(lambda v: v)

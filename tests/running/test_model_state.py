@@ -151,3 +151,25 @@ def test_what_a_loss_returns():
     other = lambda x, y, batch, state: (alone(x, y, batch, state), {"mean": jnp.zeros(2)})
     with pytest.raises(ValueError, match=r"inner must return a new state with the structure, shapes and types of"):
         run(wior.Bilevel(outer, other, ROWS, ROWS, model_state=START), wior.WiORBO(ETA, GAMMA, RHO))
+
+
+def test_a_model_state_may_hold_a_key(tmp_path):
+    def noisy(x, y, batch, state):
+        value, own = inner(x, y, batch, {"mean": state["mean"]})
+        noise = jax.random.normal(state["key"], y.shape)
+        return value + jnp.sum(noise * y), own | {"key": jax.random.fold_in(state["key"], 1)}
+
+    seen = lambda x, y, batch, state: outer(x, y, batch, {"mean": state["mean"]})
+    problem = wior.Bilevel(seen, noisy, ROWS, ROWS, model_state=START | {"key": jax.random.key(5)})
+    go = lambda steps, **more: wior.solve(
+        problem, wior.WiORBO(ETA, GAMMA, RHO), X0, Y0, batch_size=4, steps=steps, **more
+    )
+    whole = go(5)
+    go(2, checkpoint=tmp_path)
+    resumed = go(5, checkpoint=tmp_path)
+    expected = jax.random.key(5)
+    for _ in range(5):
+        expected = jax.random.fold_in(expected, 1)
+    for result in (whole, resumed):
+        np.testing.assert_array_equal(jax.random.key_data(result.model_state["key"]), jax.random.key_data(expected))
+    np.testing.assert_array_equal(whole.x, resumed.x)

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from wior import checks
 from wior.problems import Problem
 from wior.problems.keys import Indices
-from wior.problems.moving import Mover, Optimizer, is_optimizer
+from wior.problems.moving import Mover
+from wior.problems.optimizers import Optimizer, is_optimizer, unwrapped
 
 Tree = Any
 Schedule = Callable[[Any], Any]
@@ -291,7 +292,11 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+            value = given = getattr(self, field.name)
+            if field.name.endswith("_lr"):
+                value = unwrapped(given)
+            if value is not given:
+                object.__setattr__(self, field.name, value)
             if is_optimizer(value):
                 self._demand_descent(field.name)
                 continue

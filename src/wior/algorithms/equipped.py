@@ -20,7 +20,8 @@ from wior.problems import carried
 from wior.problems.constraints import Proximal
 from wior.problems.constraints import check as check_constraint
 from wior.problems.losses import MODEL
-from wior.problems.moving import Constraints, Mover, is_optimizer, state_name
+from wior.problems.moving import Constraints, Mover, state_name
+from wior.problems.optimizers import demand_usable, is_optimizer
 from wior.problems.per_example import all_rows
 
 Tree = Any
@@ -134,6 +135,9 @@ def equipped(
                 "of optax, whose steps have no one length: give a number or a schedule"
             )
         check_constraint(name, constraint, f"{variable}0", all_rows(start))
+    for variable, field in moved.items():
+        if is_optimizer(fields[field]):
+            demand_usable(field, fields[field], x if variable == "x" else y)
     if constraints == Constraints() and not carries_model and not any(is_optimizer(rate) for rate in fields.values()):
         return algorithm
     return Equipped(algorithm, constraints, carries_model)

@@ -65,6 +65,11 @@ class Projection:
                 f"projection {self.name!r} takes {' and '.join(wanted) or 'no numbers'}, got {self.arguments!r}"
             )
         if self.name == "box":
+            if any(jnp.ndim(one) != 0 or isinstance(one, str) for one in self.arguments):
+                raise TypeError(
+                    f"projection 'box' takes two numbers, got {self.arguments!r}; for a bound of each entry give a "
+                    "function, such as lambda v: jnp.clip(v, lower, upper)"
+                )
             low, high = (float(one) for one in self.arguments)
             if not low <= high:
                 raise ValueError(f"projection 'box' needs lower ≤ upper, got {low!r} and {high!r}")
@@ -99,6 +104,10 @@ class Proximal:
     """
 
     function: Callable[[Tree, Any], Tree]
+
+    def __post_init__(self) -> None:
+        checks.function("Proximal.function", self.function)
+        checks.arity("Proximal.function", self.function, ("variable", "step_size"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,10 +214,10 @@ def named(argument: str, value: Any) -> Projection | Proximal | Callable[[Tree],
             raise type(error)(f"{argument}: {error}") from None
     if value is None or isinstance(value, Proximal):
         return value
-    if not callable(value):
+    if not callable(value) or isinstance(value, type):
         raise TypeError(
             f"{argument} must be a function of the variable that returns one like it, a constraint of wior.constraints "
-            f"or a name, one of {', '.join([*KNOWN, *OTHER_NAMES])}; got {value!r}"
+            f"or a name, alone or in a tuple with its numbers, of {', '.join([*KNOWN, *OTHER_NAMES])}; got {value!r}"
         )
     checks.arity(argument, value, ("variable",))
     return value
@@ -223,8 +232,12 @@ def check(argument: str, constraint: Any, like_name: str, variable: Tree) -> Non
     """Raises where a constraint does not return a tree like the variable."""
     if constraint is None:
         return
-    if isinstance(constraint, Proximal):
-        found = jax.eval_shape(constraint.function, variable, jnp.float32(0.1))
-    else:
-        found = jax.eval_shape(constraint, variable)
+    step_size = (jnp.float32(0.1),) if isinstance(constraint, Proximal) else ()
+    try:
+        found = jax.eval_shape(constraint.function if step_size else constraint, variable, *step_size)
+    except checks.NOT_TRACEABLE as error:
+        raise TypeError(
+            f"{argument} asks for the values of its variable ({type(error).__name__}), by a Python `if` or a function "
+            "of numpy, say; it is compiled: use jax.numpy, such as jnp.clip and jnp.where"
+        ) from error
     checks.same_structure(f"{argument}({like_name})", found, like_name, variable)

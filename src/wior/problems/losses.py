@@ -98,7 +98,7 @@ class Asking(Wrapped):
         value, new = found
         if not self.updates:
             return value, state
-        shape = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
+        shape = lambda leaf: f"{getattr(leaf, 'dtype', None) or jnp.result_type(leaf)}{list(jnp.shape(leaf))}"
         seen, expected = jax.tree.map(shape, new), jax.tree.map(shape, state)
         if jax.tree.flatten(seen) != jax.tree.flatten(expected):
             raise ValueError(

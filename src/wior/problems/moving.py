@@ -9,7 +9,7 @@ a simplex, takes what the step touches.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,23 +17,10 @@ import jax.numpy as jnp
 from wior import tree
 from wior.problems import carried
 from wior.problems.constraints import Proximal
+from wior.problems.optimizers import is_optimizer
 from wior.problems.per_example import PerExample, at_rows, is_per_example
 
 Tree = Any
-
-
-class Optimizer(Protocol):
-    """A `GradientTransformation` of optax."""
-
-    init: Any
-    update: Any
-
-
-def is_optimizer(value: Any) -> bool:
-    # by its form: whoever has one has imported optax, which takes long, and nobody else needs it
-    return (
-        isinstance(value, tuple) and callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
-    )
 
 
 def state_name(variable: str) -> str:
@@ -153,6 +140,8 @@ def _written(variable: Tree, moved: Tree, index: jax.Array | None, after: Tree) 
     def one(leaf: Any, new: Any) -> Any:
         if not is_per_example(leaf):
             return new
+        if not jax.tree.leaves(leaf.rows):  # a placeholder, where the optimizer is masked
+            return leaf
         if broken is not None:
             new = jnp.where(broken, leaf.rows[index], new)
         return PerExample(leaf.rows.at[index].set(new, mode="promise_in_bounds"))

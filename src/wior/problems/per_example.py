@@ -71,7 +71,9 @@ def has_rows(x: Tree) -> bool:
 
 def at_rows(x: Tree, index: jax.Array) -> Tree:
     """x as the inner loss sees it: each `PerExample` leaf replaced by its rows at `index`."""
-    return _map(lambda leaf: take(leaf.rows, index), lambda leaf: leaf, x)
+    # the state of an optimizer may hold a placeholder of optax in place of an array
+    rows_at = lambda leaf: jax.tree.map(lambda rows: take(rows, index), leaf.rows)
+    return _map(rows_at, lambda leaf: leaf, x)
 
 
 def at_slice(x: Tree, start: Any, size: int) -> Tree:

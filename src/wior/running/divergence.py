@@ -11,7 +11,7 @@ import numpy as np
 from wior import checks, tree
 from wior.algorithms.algorithm import at_step
 from wior.problems.movement import two_batches, two_losses
-from wior.problems.moving import is_optimizer
+from wior.problems.optimizers import is_optimizer
 from wior.running.block import Carry
 from wior.running.feed import Feed
 from wior.running.plan import InnerSets

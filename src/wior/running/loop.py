@@ -26,6 +26,7 @@ from wior.running.program import ManyRuns, OneRun
 from wior.running.progress import Progress, bar
 from wior.running.results import Finished
 from wior.saving.checkpoint import Checkpoint, Saved, SaveError, Store
+from wior.saving.plain_keys import as_before, plain
 
 Program = OneRun | ManyRuns
 
@@ -114,7 +115,8 @@ class _Run:
     def resume(self) -> None:
         if self.store is None:
             return
-        leaves, structure = jax.tree.flatten(self.carry)
+        own, structure = jax.tree.flatten(self.carry)
+        leaves = [plain(leaf) for leaf in own]
         saved = self.store.load(leaves)
         if saved is None:
             return
@@ -124,9 +126,8 @@ class _Run:
                 f"{self.limits.steps} steps asked for; "
                 "ask for more steps or give another folder"
             )
-        self.carry = jax.tree.unflatten(
-            structure, [put(value, leaf) for value, leaf in zip(saved.leaves, leaves, strict=True)]
-        )
+        placed = [put(value, leaf) for value, leaf in zip(saved.leaves, leaves, strict=True)]
+        self.carry = jax.tree.unflatten(structure, map(as_before, placed, own))
         self.step = self.begun = saved.step
         self.history = {name: list(saved.history[name]) for name in self.history}
         about = saved.about
@@ -199,7 +200,8 @@ class _Run:
             "metric_seconds": self.metrics_clock.seconds,
             "calls": {name: np.asarray(number).tolist() for name, number in self.calls.items()},
         }
-        leaves = [np.asarray(leaf) if leaf.is_fully_replicated else leaf for leaf in jax.tree.leaves(self.carry)]
+        leaves = [plain(leaf) for leaf in jax.tree.leaves(self.carry)]
+        leaves = [np.asarray(leaf) if leaf.is_fully_replicated else leaf for leaf in leaves]
         try:
             self.store.save(Saved(self.step, leaves, arrays(self.history), about))
         except SaveError as error:

@@ -28,10 +28,11 @@ import numpy as np
 
 from wior import checks
 from wior.devices.layout import in_pieces
-from wior.problems.moving import is_optimizer
+from wior.problems.optimizers import is_optimizer
 from wior.saving.code import of_code
 from wior.saving.fingerprint import fingerprint, of_loss
 from wior.saving.lock import FolderLock, InUse
+from wior.saving.plain_keys import is_key, plain
 from wior.streaming.sources import Streamed
 
 Tree = Any
@@ -365,9 +366,9 @@ def describe_tree(data: Tree) -> dict[str, Any]:
 
     def about(shape: Any, leaf: Any) -> list[Any]:
         found = 0
-        for value in in_pieces(leaf):
+        for value in in_pieces(plain(leaf)):
             found = checksum(value, found)
-        return [list(shape), str(jnp.result_type(leaf)), found]
+        return [list(shape), str(leaf.dtype if is_key(leaf) else jnp.result_type(leaf)), found]
 
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):

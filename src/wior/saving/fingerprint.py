@@ -87,7 +87,11 @@ def shapes(values: Any) -> Any:
 
     def shape(leaf: Any) -> Any:
         known = isinstance(leaf, (jax.Array, np.ndarray))
-        return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype)) if known else leaf
+        return (
+            jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True))
+            if known
+            else leaf
+        )
 
     return jax.tree.map(shape, values)
 
