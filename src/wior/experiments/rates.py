@@ -511,10 +511,9 @@ def judged(found: Mapping[str, Any]) -> list[Claim]:
     ]
 
 
-def report(found: Mapping[str, Any]) -> str:
-    """Tables in Markdown, from a `summary`."""
-    largest, smallest = found["step_sizes"][0], found["step_sizes"][-1]
-    parts = [
+def _explained(largest: float, smallest: float) -> str:
+    """What the columns of the tables are."""
+    return (
         "Slope: the power of η with which the mean over seeds of ‖∇h‖² at the end, which is the end of a pass, goes to "
         f"zero, for η from {largest:g} to {smallest:g}, and for the {SMALL_STEPS} smallest; within: the same of its "
         "mean over all steps of two epochs at the end, in the middle of which a permutation is further away. Powers of "
@@ -525,8 +524,14 @@ def report(found: Mapping[str, Any]) -> str:
         "for which neither the largest of them is the best nor a smaller one than all might be, so that every order "
         "has a range of its own (the one of last is given). Far past the runs the mean has the power 2 + 2/slope by "
         "arithmetic. Calls: the fewest (last) to the smallest ε of independent draws, with any of the step sizes. 95% "
-        "bootstrap intervals over seeds. α: of ∇f, ∇g and the products with ∇²g, means over seeds.",
-    ]
+        "bootstrap intervals over seeds. α: of ∇f, ∇g and the products with ∇²g, means over seeds."
+    )
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """Tables in Markdown, from a `summary`."""
+    largest, smallest = found["step_sizes"][0], found["step_sizes"][-1]
+    parts = [_explained(largest, smallest)]
     for problem, orders in found["fits"].items():
         titles = [
             "order",
