@@ -50,6 +50,7 @@ def tidy(axis: Any) -> None:
 
 def drawable(values: np.ndarray) -> np.ndarray:
     """The values without those of a run that diverged which no axis can show."""
+    values = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
         return np.where(np.abs(values) < LARGEST, values, np.nan)
 
