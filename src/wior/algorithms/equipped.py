@@ -12,8 +12,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import jax
-
 from wior import tree
 from wior.algorithms.algorithm import Algorithm, BatchKinds, Draws, Seen
 from wior.problems import carried
@@ -29,8 +27,11 @@ Tree = Any
 
 @functools.lru_cache(maxsize=256)
 def _with_carried(kind: Any) -> Any:
-    """A state with what is carried as one more field."""
-    return collections.namedtuple(kind.__name__, (*kind._fields, "carried"))
+    """A state with what is carried as one more field; `without` is the class of that without it."""
+    new_class: Any = collections.namedtuple
+    made = new_class(kind.__name__, (*kind._fields, "carried"))
+    made.without = kind
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,15 +68,9 @@ class Equipped(Algorithm):
         return _with_carried(kind)(*state, self._first(x, y) | model)
 
     def step(self, problem: Any, state: Any, draws: Draws) -> tuple[Any, Seen]:
-        kind = self._kind(problem, state)
         with carried.carrying(state.carried) as last:
-            moved, seen = self._method().step(problem, kind(*state[:-1]), draws)
+            moved, seen = self._method().step(problem, state.without(*state[:-1]), draws)
         return type(state)(*moved, last), seen
-
-    def _kind(self, problem: Any, state: Any) -> Any:
-        """The class of the method's own state."""
-        found = jax.eval_shape(self.algorithm.init, problem, state.x, state.y)
-        return type(found)
 
     def _first(self, x: Tree, y: Tree) -> carried.Held:
         starts = {"x": lambda: x, "y": lambda: y, "z": lambda: y, "u": lambda: tree.zeros_like(y)}

@@ -18,7 +18,7 @@ from wior import tree
 from wior.problems import carried
 from wior.problems.constraints import Proximal
 from wior.problems.optimizers import is_optimizer
-from wior.problems.per_example import PerExample, at_rows, is_per_example
+from wior.problems.per_example import PerExample, any_nan, at_rows, is_per_example
 
 Tree = Any
 
@@ -70,8 +70,8 @@ class Mover:
 
     def _stepped(self, here: Tree, slope: Tree, variable: Tree, index: jax.Array | None) -> Tree:
         if not is_optimizer(self.rate):
-            rate = self.rate if self.scale is None else self.rate * self.scale
-            return jax.tree.map(lambda value, d: value - rate * d, here, slope)
+            length = self._length()
+            return jax.tree.map(lambda value, d: value - length * d, here, slope)
         name = state_name(self.variable)
         state = carried.value(name)
         slope = jax.tree.map(lambda value, d: jnp.asarray(d, value.dtype), here, slope)
@@ -87,8 +87,12 @@ class Mover:
         if constraint is None:
             return moved
         if isinstance(constraint, Proximal):
-            return constraint.function(moved, self.rate if self.scale is None else self.rate * self.scale)
+            return constraint.function(moved, self._length())
         return constraint(moved)
+
+    def _length(self) -> Any:
+        """The step size, where it is a number."""
+        return self.rate if self.scale is None else self.rate * self.scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,9 +137,7 @@ def _whole_rows(variable: Tree, direction: Tree, index: jax.Array | None) -> Tre
 
 def _written(variable: Tree, moved: Tree, index: jax.Array | None, after: Tree) -> Tree:
     """The variable with what moved; rows are written when `after` is there, as in `descend`."""
-    broken = None
-    if after is not None:
-        broken = jnp.any(jnp.stack([jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(after)]))
+    broken = None if after is None else any_nan(after)
 
     def one(leaf: Any, new: Any) -> Any:
         if not is_per_example(leaf):

@@ -122,7 +122,7 @@ def descend(x: Tree, lr: Any, direction: Tree, index: jax.Array | None = None, a
     """
     if hasattr(lr, "descend"):
         return lr.descend(x, direction, index, after)
-    broken = _any_nan(after) if after is not None and has_rows(x) else None
+    broken = any_nan(after) if after is not None and has_rows(x) else None
 
     def update(leaf: Any, d: Any) -> Any:
         if is_per_example(leaf):
@@ -170,7 +170,7 @@ def take(rows: jax.Array, index: jax.Array) -> jax.Array:
     return rows.at[index].get(mode="promise_in_bounds")
 
 
-def _any_nan(values: Tree) -> jax.Array:
+def any_nan(values: Tree) -> jax.Array:
     """Whether a value is NaN: used by `descend` only because it depends on all of `values`."""
     found = [jnp.any(jnp.isnan(leaf)) for leaf in jax.tree.leaves(values)]
     return functools.reduce(jnp.logical_or, found, jnp.asarray(False))
