@@ -66,7 +66,22 @@ class _Shown:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class AtMost(_Shown, Condition):
+class _Bound(_Shown, Condition):
+    """A value that the last record of a column is held against."""
+
+    column: str
+    value: float
+
+    def __post_init__(self) -> None:
+        _demand_column(self)
+        _demand_finite("value", self.value)
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class AtMost(_Bound):
     """Ends a run at the first record where a column is not above a value.
 
     Parameters
@@ -83,22 +98,12 @@ class AtMost(_Shown, Condition):
     True
     """
 
-    column: str
-    value: float
-
-    def __post_init__(self) -> None:
-        _demand_column(self)
-        _demand_finite("value", self.value)
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
     def holds(self, history: History) -> bool:
         return bool(history[self.column][-1] <= self.value)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class AtLeast(_Shown, Condition):
+class AtLeast(_Bound):
     """Ends a run at the first record where a column is not below a value.
 
     Parameters
@@ -114,16 +119,6 @@ class AtLeast(_Shown, Condition):
     >>> wior.stop.AtLeast("accuracy", 0.9).holds({"accuracy": np.array([0.95, 0.85])})
     False
     """
-
-    column: str
-    value: float
-
-    def __post_init__(self) -> None:
-        _demand_column(self)
-        _demand_finite("value", self.value)
-
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     def holds(self, history: History) -> bool:
         return bool(history[self.column][-1] >= self.value)
