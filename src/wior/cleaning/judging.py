@@ -151,8 +151,9 @@ def _with_further(
 def _network(rows: Rows, how: How) -> TaughtNetwork | None:
     """The network that learns from all given labels, where verified rows are enough to judge it."""
     enough = rows.known.sum() >= ENOUGH and (~rows.known).sum() >= ENOUGH and rows.classes <= MOST_CLASSES
-    usable = enough and "forward" in how.learners and isinstance(how.learner, TaughtNetwork)
-    return how.learner if usable else None  # type: ignore[return-value]
+    if enough and "forward" in how.learners and isinstance(how.learner, TaughtNetwork):
+        return how.learner
+    return None
 
 
 def _starts(made: Discriminants, plain: np.ndarray) -> Starts:

@@ -1,4 +1,4 @@
-"""Taught models: each part by models of the others, also where several learn at once and are compiled beforehand."""
+"""Taught models: each part by models of the others, also where several learn at once."""
 
 import numpy as np
 import pytest
@@ -21,11 +21,8 @@ def in_places(parts):
     return found
 
 
-@pytest.mark.parametrize("beforehand", [False, True])
-def test_a_part_is_judged_by_the_network_of_the_others(beforehand):
+def test_a_part_is_judged_by_the_network_of_the_others():
     learner = TaughtNetwork.of(NETWORK, ROWS.features)
-    if beforehand:
-        learner.compile()
     told = []
     found = in_places(of_taught(learner, ROWS, MEMBERSHIPS, 7, told.append))
     assert sorted(told) == [f"models of kept rows, part {number} of 5" for number in range(1, 6)]

@@ -56,14 +56,6 @@ class TaughtNetwork:
         """How many networks learn at the same time: a small one keeps one core busy."""
         return min(os.cpu_count() or 1, 2) if jax.default_backend() == "cpu" else 1
 
-    def compile(self) -> None:
-        """Compiles what `taught_by` runs."""
-        params, number = self.model.init(0), jax.ShapeDtypeStruct((), jnp.float32)
-        labels = jax.ShapeDtypeStruct(self.features.shape[:1], jnp.int32)
-        batches = jax.ShapeDtypeStruct((self.steps, BATCH), jnp.int32)
-        plain.trained.lower(self.model, params, (self.features,), labels, batches, number, number).compile()
-        self.compile_says()
-
     def compile_says(self) -> None:
         """Compiles what a part of the rows is judged by."""
         params = self.model.init(0)
